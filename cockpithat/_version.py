@@ -1,0 +1,3 @@
+"""The one place the product's version is written."""
+
+__version__ = "0.1.0"

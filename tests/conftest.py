@@ -1,0 +1,28 @@
+"""Fixtures that every test folder shares: where the real data lies, and what a missing part means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+pytest_plugins: list[str] = []
+
+_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def missing(what: str) -> NoReturn:
+    """Under ``CI=true`` a missing broker, browser or data set fails; elsewhere it skips and says why."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what}: required under CI=true")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real runs, CAN logs and VSS trees beside the checkout."""
+    if not _DATA.is_dir():
+        missing("real data not found: expected ../shared/data beside the checkout")
+    return _DATA
