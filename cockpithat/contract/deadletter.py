@@ -28,7 +28,7 @@ class DeadLetterReason(StrEnum):
 
 
 class DeadLetterHeaders(WireModel):
-    """What failed, where, and where the record came from; one Kafka header a field, ``dlq.`` before its name."""
+    """What failed, where, and where the record came from; Kafka headers named ``dlq.`` and the field."""
 
     schema_version: SchemaVersion = CONTRACT_VERSION
     reason: DeadLetterReason
