@@ -23,6 +23,7 @@ class AgentInfo(WireModel):
 
     name: Identifier
     role: str = ""
+    description: str = ""
     version: str | None = None
     model: str | None = None
     prompt_version: str | None = None
@@ -99,6 +100,7 @@ class SessionStart(EventBase):
     prompts: dict[str, str] = Field(default_factory=dict)
     vss_version: str | None = None
     sends_snapshots: bool | None = None
+    timestamps_synthetic: bool = False  # the source had no times; order is real, spacing is not
 
 
 class StepEvent(EventBase):
