@@ -103,11 +103,16 @@ class Edge(WireModel):
 
 
 class TraceGraph(WireModel):
-    """The dependency graph in wire form; ``lost_to_lookback`` counts edges the cap suppressed."""
+    """The dependency graph in wire form.
+
+    ``lost_to_lookback`` counts edges longer than the look-back cap, ``lost_to_cap`` those beyond the cap
+    on edges into one step.
+    """
 
     edges: tuple[Edge, ...] = ()
     lookback: int = 0
     lost_to_lookback: int = 0
+    lost_to_cap: int = 0
 
 
 class Trace(WireModel):
