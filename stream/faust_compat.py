@@ -1,0 +1,277 @@
+"""Everything that touches private parts of Faust 0.15.3 and aiokafka; nothing else in the project does.
+
+What is changed, and why (design, "What Faust 0.15.3 does that will bite"; each has a test):
+
+* The committable offset is ours. Faust's steps over a missing offset at the head and commits nothing
+  without new acknowledgements; ours asks the holds, so a hold released on a silent partition is committed.
+* Acknowledgements are not kept: they are no longer looked at and would only grow.
+* Reading is ``read_committed`` where the topic is written in transactions, which Faust ties to its own
+  broken ``exactly_once``.
+* Pausing goes to aiokafka, which keeps its position. Faust's own drops the records it has fetched already.
+* No web server, no tables, no leader topic, no topic declared by Faust, raw bytes in and nothing out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from typing import Any, cast
+
+import faust
+from aiokafka import TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
+from faust.app import BootStrategy
+from faust.exceptions import ConsumerNotStarted
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from faust.types.tuples import ack_lock
+from yarl import URL
+
+from stream.kafka_config import faust_broker, faust_credentials
+from stream.records import Record
+from stream.settings import KafkaSettings
+
+log = logging.getLogger(__name__)
+
+Committable = Callable[[str, int], int | None]
+Listener = Callable[[set[tuple[str, int]]], Awaitable[None]]
+
+
+class HoldingThread(driver.AIOKafkaConsumerThread):
+    """The consumer thread, reading only what is committed."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # The fetcher is made in ``start()`` from this field, so it is early enough to set it here.
+        consumer._isolation_level = "read_committed"
+        return consumer
+
+
+class HoldingConsumer(driver.Consumer):
+    """Faust's consumer with offsets that the holds decide on."""
+
+    def _new_consumer_thread(self) -> HoldingThread:
+        return HoldingThread(self, loop=self.loop, beacon=self.beacon)
+
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
+        """Every assigned partition: a hold may have been released without a new event."""
+        for tp in self.assignment():
+            if topics is None or tp in topics or tp.topic in topics:
+                yield tp
+
+    def _new_offset(self, tp: TP) -> int | None:
+        with ack_lock:
+            self._acked[tp].clear()
+            self._acked_index[tp].clear()
+        return cast(StreamApp, self.app).committable(tp.topic, tp.partition)
+
+    def _should_commit(self, tp: TP, offset: int) -> bool:
+        committed = self._committed_offset[tp]
+        return offset > (committed or 0)
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Gaps (transaction markers, compaction) matter only to Faust's own committable offset."""
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Faust's livelock detector takes a held offset for a stuck stream; the worker has its own probe."""
+
+
+class HoldingTransport(driver.Transport):
+    """Faust's aiokafka transport with :class:`HoldingConsumer`."""
+
+    Consumer = HoldingConsumer
+
+
+class NoWebServer(BootStrategy):
+    """Faust starts its web server although ``web_enabled`` is false; this one has none to start."""
+
+    enable_web = False
+
+    def web_server(self) -> Iterable[Any]:
+        return []
+
+    def web_components(self) -> Iterable[Any]:
+        return []
+
+
+class StreamApp(faust.App):
+    """A Faust app whose commits follow ``committable(topic, partition)``."""
+
+    BootStrategy = NoWebServer
+    committable: Committable
+
+    def _new_transport(self) -> HoldingTransport:
+        return HoldingTransport(self.conf.broker_consumer, self)
+
+
+def create_app(settings: KafkaSettings, *, committable: Committable, commit_interval_s: float) -> StreamApp:
+    """The app, connected to nothing yet. Must be called inside the event loop that will run it."""
+    app = StreamApp(
+        settings.group_id,
+        broker=[URL(url) for url in faust_broker(settings)],
+        broker_client_id=settings.client_id,
+        broker_credentials=faust_credentials(settings),
+        broker_commit_interval=commit_interval_s,
+        broker_session_timeout=settings.session_timeout_ms / 1000,
+        broker_heartbeat_interval=settings.heartbeat_interval_ms / 1000,
+        broker_max_poll_interval=settings.max_poll_interval_ms / 1000,
+        broker_request_timeout=max(settings.request_timeout_ms, settings.session_timeout_ms) / 1000,
+        broker_rebalance_timeout=max(settings.session_timeout_ms, 30_000) / 1000,
+        broker_max_poll_records=500,
+        consumer_group_instance_id=settings.group_instance_id,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=max(settings.max_message_bytes, 1024 * 1024),
+        producer_max_request_size=settings.max_message_bytes,
+        key_serializer="raw",
+        value_serializer="raw",
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        web_enabled=False,
+        stream_wait_empty=False,
+        stream_recovery_delay=0.0,
+        stream_publish_on_commit=False,
+        cython_optimizations=True,
+        worker_redirect_stdouts=False,
+        autodiscover=False,
+        loop=asyncio.get_running_loop(),
+    )
+    app.committable = committable
+    return app
+
+
+def add_agent(app: StreamApp, topic: str, receive: Callable[[Record], None], *, name: str) -> None:
+    """Let ``receive`` have every record of ``topic``, in the order of each partition.
+
+    ``receive`` must neither block nor raise: an exception in an agent acknowledges its event for ever, so
+    one that escapes ends the process instead, with the event uncommitted.
+    """
+    channel = app.topic(topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
+
+    async def agent(stream: Any) -> None:
+        async for event in stream.events():
+            message = event.message
+            record = Record(
+                message.topic,
+                message.partition,
+                message.offset,
+                round(message.timestamp * 1000),
+                message.key,
+                message.value,
+                tuple(message.headers or ()),
+            )
+            try:
+                receive(record)
+            except Exception as error:
+                log.critical(
+                    "agent failed; the process ends with the record uncommitted",
+                    extra={"topic": topic, "partition": message.partition, "offset": message.offset},
+                )
+                await app.crash(error)
+                return
+
+    app.agent(channel, name=name)(agent)
+
+
+def on_rebalance(app: StreamApp, *, revoked: Listener, assigned: Listener) -> None:
+    """Call the listeners with ``(topic, partition)`` pairs before and after every rebalance.
+
+    ``assigned`` gets all partitions, kept ones too: Faust seeks every one back to its committed offset.
+    """
+
+    async def when_revoked(_: Any, partitions: set[TP], **__: Any) -> None:
+        await revoked({(tp.topic, tp.partition) for tp in partitions})
+
+    async def when_assigned(_: Any, partitions: set[TP], **__: Any) -> None:
+        await assigned({(tp.topic, tp.partition) for tp in partitions})
+
+    # weak=False: the signal would otherwise lose these closures at the next garbage collection.
+    app.on_partitions_revoked.connect(when_revoked, weak=False)
+    app.on_partitions_assigned.connect(when_assigned, weak=False)
+
+
+def _consumer_thread(app: StreamApp) -> Any:
+    return cast(Any, app.consumer)._thread
+
+
+def _set_paused(app: StreamApp, topic: str, partition: int, paused: bool) -> None:
+    thread = _consumer_thread(app)
+
+    def apply() -> None:
+        consumer = thread._consumer
+        try:
+            tp = TopicPartition(topic, partition)
+            consumer.pause(tp) if paused else consumer.resume(tp)
+        except IllegalStateError:
+            log.debug("partition is not ours any more", extra={"topic": topic, "partition": partition})
+
+    # aiokafka's futures belong to the loop of its own thread.
+    thread.thread_loop.call_soon_threadsafe(apply)
+
+
+def pause(app: StreamApp, topic: str, partition: int) -> None:
+    """Stop fetching a partition. What was fetched already still arrives; nothing is lost."""
+    _set_paused(app, topic, partition, True)
+
+
+def resume(app: StreamApp, topic: str, partition: int) -> None:
+    """Fetch a paused partition again, from where it stopped."""
+    _set_paused(app, topic, partition, False)
+
+
+def end_offset(app: StreamApp, topic: str, partition: int) -> int | None:
+    """Where the partition ends for a ``read_committed`` reader, as of the last fetch; ``None`` if unknown."""
+    try:
+        consumer = _consumer_thread(app)._ensure_consumer()
+        return cast("int | None", consumer.last_stable_offset(TopicPartition(topic, partition)))
+    except (IllegalStateError, KafkaError, AttributeError, KeyError, AssertionError, ConsumerNotStarted):
+        return None
+
+
+def assignment(app: StreamApp) -> Collection[tuple[str, int]]:
+    """The partitions that this member has now."""
+    try:
+        return {(tp.topic, tp.partition) for tp in app.consumer.assignment()}
+    except ConsumerNotStarted:
+        return set()
+
+
+async def commit(app: StreamApp) -> None:
+    """Commit what the holds allow, now."""
+    await app.consumer.commit()
+
+
+async def run(app: StreamApp, stop: asyncio.Event, *, started: Callable[[], None] = lambda: None) -> None:
+    """Run the app until ``stop`` is set or it crashes; raises what it crashed with.
+
+    Faust's own worker is not used: it takes over logging, the process title and the signals.
+    """
+    app.in_worker = True
+    starting = asyncio.create_task(_start(app, started), name="faust-start")
+    stopping = asyncio.create_task(stop.wait(), name="stop-requested")
+    crashed = asyncio.create_task(_crashed(app), name="faust-crashed")
+    try:
+        await asyncio.wait({stopping, crashed, starting}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and not starting.cancelled() and starting.exception() is None:
+            await asyncio.wait({stopping, crashed}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (starting, stopping, crashed):
+            if not task.done():
+                task.cancel()
+        await asyncio.gather(starting, stopping, crashed, return_exceptions=True)
+        await app.stop()
+    if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
+        raise error
+    if app.crash_reason is not None:
+        raise app.crash_reason
+
+
+async def _start(app: StreamApp, started: Callable[[], None]) -> None:
+    await app.start()
+    started()
+
+
+async def _crashed(app: StreamApp) -> None:
+    # mode offers no waitable for a crash of any child that is safe across its own restarts.
+    while app.crash_reason is None:
+        await asyncio.sleep(0.1)

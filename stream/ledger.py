@@ -1,0 +1,200 @@
+"""What is out already: the published set of one input partition, kept in the outputs' own headers.
+
+Each output carries what it is (id and revision), which input it accounts for, and the highest input offset
+that any output so far accounts for. That last one only grows along a partition, so a new owner reads the
+tail backwards until everything earlier lies before the committed offset; no clock and no store is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from stream.publish import PublicationError
+from stream.records import Output
+
+log = logging.getLogger(__name__)
+
+PREFIX = "cockpithat."
+_FIRST_CHUNK = 500
+_READ_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What an output says of itself in its headers.
+
+    ``input`` and ``partition`` name the input partition that it was made from, ``offset`` the last input
+    offset that it accounts for, ``high`` the highest such offset so far, ``session`` the pair of vehicle
+    and session for which it closes the account, if it does.
+    """
+
+    id: str
+    revision: int
+    input: str
+    partition: int
+    offset: int
+    high: int = -1
+    session: tuple[str, str] | None = None
+
+    def headers(self) -> tuple[tuple[str, bytes], ...]:
+        """As Kafka headers."""
+        pairs = [
+            ("id", self.id),
+            ("revision", str(self.revision)),
+            ("input", self.input),
+            ("partition", str(self.partition)),
+            ("offset", str(self.offset)),
+            ("high", str(self.high)),
+        ]
+        if self.session is not None:
+            pairs += [("vehicle", self.session[0]), ("session", self.session[1])]
+        return tuple((PREFIX + name, value.encode("utf-8", "surrogatepass")) for name, value in pairs)
+
+    @classmethod
+    def read(cls, headers: Iterable[tuple[str, bytes | None]] | None) -> Mark | None:
+        """The mark in a record's headers, or ``None`` if it carries none of ours."""
+        found = {
+            name[len(PREFIX) :]: value.decode("utf-8", "surrogatepass")
+            for name, value in headers or ()
+            if name.startswith(PREFIX) and value is not None
+        }
+        try:
+            session = (found["vehicle"], found["session"]) if "session" in found else None
+            return cls(
+                found["id"],
+                int(found["revision"]),
+                found["input"],
+                int(found["partition"]),
+                int(found["offset"]),
+                int(found["high"]),
+                session,
+            )
+        except (KeyError, ValueError):
+            return None
+
+
+class Ledger:
+    """The published set of one input partition, as far back as it can matter."""
+
+    def __init__(self, input_topic: str, partition: int) -> None:
+        self.input = input_topic
+        self.partition = partition
+        self.high = -1
+        self._ids: dict[tuple[str, int], int] = {}
+        self._closed: dict[tuple[str, str], int] = {}
+
+    def restore(self, marks: Iterable[Mark]) -> None:
+        """Take over what :func:`read_back` found."""
+        for mark in marks:
+            if (mark.input, mark.partition) == (self.input, self.partition):
+                self.note(mark)
+
+    def note(self, mark: Mark) -> None:
+        """``mark``'s output is out, or will be before anything that is submitted later."""
+        self._ids[mark.id, mark.revision] = mark.offset
+        if mark.session is not None:
+            self._closed[mark.session] = max(mark.offset, self._closed.get(mark.session, -1))
+        self.high = max(self.high, mark.offset, mark.high)
+
+    def has(self, identity: str, revision: int = 1) -> bool:
+        """Whether that revision of that record is out."""
+        return (identity, revision) in self._ids
+
+    def accounts_for(self, session: tuple[str, str], offset: int) -> bool:
+        """Whether an event of ``session`` at ``offset`` went into an output that is out."""
+        return offset <= self._closed.get(session, -1)
+
+    def closed_at(self, session: tuple[str, str]) -> int | None:
+        """Last input offset that the closed session's outputs account for; ``None`` if it is not known."""
+        return self._closed.get(session)
+
+    def mark(
+        self,
+        identity: str,
+        offset: int,
+        *,
+        revision: int = 1,
+        session: tuple[str, str] | None = None,
+    ) -> Mark:
+        """A mark for an output that is about to be written, noted as published from now on."""
+        mark = Mark(identity, revision, self.input, self.partition, offset, session=session)
+        self.note(mark)
+        return replace(mark, high=self.high)
+
+    def forget_before(self, offset: int) -> None:
+        """Drop what accounts only for input before ``offset``: it cannot be read again."""
+        self._ids = {key: at for key, at in self._ids.items() if at >= offset}
+        self._closed = {key: at for key, at in self._closed.items() if at >= offset}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+def marked(output: Output, mark: Mark) -> Output:
+    """``output`` with the mark's headers added."""
+    return replace(output, headers=(*output.headers, *mark.headers()))
+
+
+def read_back(
+    config: Mapping[str, Any], topic: str, partition: int, *, input: tuple[str, int], needed_from: int
+) -> list[Mark]:
+    """Marks of the ``input`` partition in ``topic``'s partition, for offsets from ``needed_from`` on. Blocks.
+
+    ``config`` is a librdkafka consumer configuration that reads committed records only. Raises
+    :class:`PublicationError` when the topic cannot be read.
+    """
+    consumer = Consumer({**config, "enable.partition.eof": True, "queued.max.messages.kbytes": 16_384})
+    try:
+        low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)
+        found: list[Mark] = []
+        chunk = _FIRST_CHUNK
+        while end > low:
+            start = max(low, end - chunk)
+            marks = _read(consumer, topic, partition, start, end, input)
+            found = [*marks, *found]
+            # The highest offset so far only grows: if the earliest of these lies before, so do all before it.
+            if start == low or (marks and marks[0].high < needed_from):
+                break
+            end = start
+            chunk *= 4
+        return [mark for mark in found if mark.offset >= needed_from]
+    except KafkaException as error:
+        raise PublicationError(f"cannot read back {topic} partition {partition}: {error}") from error
+    finally:
+        consumer.close()
+
+
+def _read(
+    consumer: Consumer, topic: str, partition: int, start: int, end: int, input: tuple[str, int]
+) -> Sequence[Mark]:
+    consumer.assign([TopicPartition(topic, partition, start)])
+    marks: list[Mark] = []
+    deadline = time.monotonic() + _READ_TIMEOUT_S
+    while time.monotonic() < deadline:
+        for message in consumer.consume(500, timeout=0.5):
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return marks
+                raise KafkaException(error)
+            if (message.offset() or 0) >= end:
+                return marks
+            mark = _mark_of(message)
+            if mark is not None and (mark.input, mark.partition) == input:
+                marks.append(mark)
+    raise PublicationError(
+        f"cannot read back {topic} partition {partition}: no end after {_READ_TIMEOUT_S} s"
+    )
+
+
+def _mark_of(message: Message) -> Mark | None:
+    headers = message.headers()
+    if not isinstance(headers, list):
+        return None
+    return Mark.read([(name, value) for name, value in headers if isinstance(value, bytes)])
