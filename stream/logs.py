@@ -26,29 +26,9 @@ from stream.settings import ConfigurationError, LogSettings
 
 # Text fields (``extra=``) whose values are ours, the operator's or the broker's, never a trace's.
 TEXT_FIELDS: Final = frozenset(
-    [
-        "check",
-        "cause",
-        "config_digest",
-        "detail",
-        "error",
-        "group_id",
-        "hint",
-        "host",
-        "method",
-        "reason",
-        "report_id",
-        "role",
-        "signal",
-        "stage",
-        "state",
-        "status",
-        "topic",
-        "topics",
-        "trace_id",
-        "url",
-        "version",
-    ]
+    {"cause", "check", "config_digest", "detail", "error", "group_id", "hint", "host", "method", "reason"}
+    | {"report_id", "role", "signal", "stage", "state", "status", "topic", "topics", "trace_id", "url"}
+    | {"version"}
 )
 # Loggers whose text arguments are written: librdkafka speaks of brokers and connections only.
 _TRUSTED_LOGGERS: Final = frozenset({"librdkafka"})

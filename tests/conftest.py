@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-pytest_plugins: list[str] = []
+pytest_plugins = ["tests.support.kafka", "tests.support.prometheus", "tests.support.browser"]
 
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -18,6 +18,14 @@ def missing(what: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{what}: required under CI=true")
     pytest.skip(what)
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the settings of the person who runs it."""
+    for name in list(os.environ):
+        if name.upper().startswith("COCKPITHAT_"):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
