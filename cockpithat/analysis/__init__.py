@@ -1,0 +1,1 @@
+"""Analysis without a language model: hazard rules, evidence detectors, a ranker, and analysts that vote."""

@@ -1,0 +1,242 @@
+"""The condition language of the hazard rules: data, not code, evaluated in three values.
+
+A condition is one of
+
+* ``{reading: speed, gt: 60}``: compares a named reading (``is``, ``in``, ``gt``, ``ge``, ``lt``, ``le``,
+  ``words``, ``between``, ``changed``);
+* ``{fact: dark}``: a named condition of the same file;
+* ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``: Kleene's three-valued logic;
+* ``{sources: [...]}``: several ways to know one thing: true if one says so, else false if one says so.
+
+A comparison with a value that is missing, stale, invalid or of another kind is unknown (``None``), never
+false: it can't make anything safe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+Truth = bool | None
+"""True, false, or ``None`` for unknown."""
+
+_NUMBER = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,6})?)")
+_CLOCK = re.compile(r"(?:^|[T ])([01]?\d|2[0-3]):([0-5]\d)")
+_WORD = re.compile(r"[^\W_]+")
+_TRUE_WORDS = frozenset({"true", "on", "yes", "open", "opened", "active", "enabled", "engaged"})
+_FALSE_WORDS = frozenset({"false", "off", "no", "closed", "inactive", "disabled", "none"})
+_MAX_TEXT = 200
+_MPH = 1.609344
+
+
+def _clock(value: Any) -> Any:
+    # YAML 1.1 reads an unquoted 21:00 as the number 1260, which would be minutes by luck only.
+    if not isinstance(value, str) or not (match := _CLOCK.match(value)):
+        raise ValueError("a time of day must be quoted, such as '21:00'")
+    return int(match[1]) * 60 + int(match[2])
+
+
+Clock = Annotated[int, BeforeValidator(_clock)]
+Scalar = bool | int | float | str
+
+
+class Condition(BaseModel):
+    """One node of a condition; exactly one of reading, fact, all, any, not and sources is set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    reading: str | None = Field(None, description="name of a reading to compare")
+    fact: str | None = Field(None, description="name of a fact of the same file")
+    all: tuple[Condition, ...] | None = Field(None, min_length=1, description="true if all are")
+    any: tuple[Condition, ...] | None = Field(None, min_length=1, description="true if one is")
+    not_: Condition | None = Field(None, alias="not", description="the opposite")
+    sources: tuple[Condition, ...] | None = Field(
+        None, min_length=1, description="several ways to know the same: true if one says so, else false"
+    )
+
+    is_: Scalar | None = Field(
+        None, alias="is", description="equals this; on, off, open, closed count as booleans"
+    )
+    in_: tuple[Scalar, ...] | None = Field(None, alias="in", description="equals one of these")
+    gt: float | None = Field(None, description="greater than")
+    ge: float | None = Field(None, description="at least")
+    lt: float | None = Field(None, description="less than")
+    le: float | None = Field(None, description="at most")
+    words: tuple[str, ...] | None = Field(None, description="a text holds one of these words")
+    between: tuple[Clock, Clock] | None = Field(
+        None, description="time of day, first included, second not; may run over midnight"
+    )
+    changed: bool | None = Field(None, description="true at the moment the value changes or is set")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Condition:
+        kinds = [self.reading, self.fact, self.all, self.any, self.not_, self.sources]
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("a condition needs exactly one of reading, fact, all, any, not, sources")
+        comparators = [
+            value
+            for value in (
+                self.is_,
+                self.in_,
+                self.gt,
+                self.ge,
+                self.lt,
+                self.le,
+                self.words,
+                self.between,
+                self.changed,
+            )
+            if value is not None
+        ]
+        if self.reading is None and comparators:
+            raise ValueError("only a reading can be compared")
+        if self.reading is not None and not comparators:
+            raise ValueError(f"reading {self.reading!r} needs a comparison such as is, in, gt or words")
+        if self.changed is False:
+            raise ValueError("changed can only be true; use 'not' for its opposite")
+        return self
+
+    def children(self) -> tuple[Condition, ...]:
+        """The conditions directly below this one."""
+        nested = self.all or self.any or self.sources or ()
+        return (*nested, self.not_) if self.not_ is not None else nested
+
+    def walk(self) -> Iterator[Condition]:
+        """This condition and all below it."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending.extend(node.children())
+
+    def compare(self, value: Any) -> Truth:
+        """This comparison for one known value; unknown when the value is of another kind."""
+        results: list[Truth] = []
+        if self.is_ is not None:
+            results.append(_equals(value, self.is_))
+        if self.in_ is not None:
+            results.append(any_of([_equals(value, wanted) for wanted in self.in_]))
+        if (self.gt, self.ge, self.lt, self.le) != (None, None, None, None):
+            number = as_number(value)
+            if number is None:
+                results.append(None)
+            else:
+                results.append(
+                    (self.gt is None or number > self.gt)
+                    and (self.ge is None or number >= self.ge)
+                    and (self.lt is None or number < self.lt)
+                    and (self.le is None or number <= self.le)
+                )
+        if self.words is not None:
+            results.append(_has_word(value, self.words))
+        if self.between is not None:
+            results.append(_in_clock(value, self.between))
+        return all_of(results)
+
+    def describe(self) -> str:
+        """This condition in words, for explanations."""
+        if self.reading is not None:
+            parts = []
+            if self.is_ is not None:
+                parts.append(f"is {_show(self.is_)}")
+            if self.in_ is not None:
+                parts.append("is one of " + ", ".join(_show(v) for v in self.in_))
+            parts += [
+                f"{sign} {bound:g}"
+                for sign, bound in ((">", self.gt), (">=", self.ge), ("<", self.lt), ("<=", self.le))
+                if bound is not None
+            ]
+            if self.words is not None:
+                parts.append("says " + " or ".join(self.words))
+            if self.between is not None:
+                start, end = self.between
+                parts.append(f"between {start // 60:02}:{start % 60:02} and {end // 60:02}:{end % 60:02}")
+            if self.changed:
+                parts.append("changes")
+            return f"{self.reading} {' and '.join(parts)}"
+        if self.fact is not None:
+            return self.fact
+        if self.not_ is not None:
+            return f"not ({self.not_.describe()})"
+        joint = " and " if self.all else " or "
+        return joint.join(f"({c.describe()})" if c.children() else c.describe() for c in self.children())
+
+
+def _show(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_bool(value: Any) -> bool | None:
+    """A boolean, or a word that senders use for one such as ``on`` or ``closed``; else ``None``."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in _TRUE_WORDS:
+            return True
+        if word in _FALSE_WORDS:
+            return False
+    return None
+
+
+def as_number(value: Any) -> float | None:
+    """A number, or a text that begins with one, such as ``82 km/h``; miles per hour become km/h."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, str) and (match := _NUMBER.match(value[:_MAX_TEXT])):
+        number = float(match[1])
+        return number * _MPH if "mph" in value[:_MAX_TEXT].lower() else number
+    return None
+
+
+def _equals(value: Any, wanted: Scalar) -> Truth:
+    if isinstance(wanted, bool):
+        return None if (known := as_bool(value)) is None else known == wanted
+    if isinstance(wanted, (int, float)):
+        return None if (number := as_number(value)) is None else number == wanted
+    if isinstance(value, str):
+        return value.strip().lower() == wanted.lower()
+    return None
+
+
+def _has_word(value: Any, words: tuple[str, ...]) -> Truth:
+    if isinstance(value, (list, tuple)):
+        return any_of([_has_word(item, words) for item in value[:20] if not isinstance(item, (list, tuple))])
+    if not isinstance(value, str):
+        return None
+    text = value[:_MAX_TEXT].lower()
+    present = set(_WORD.findall(text))
+    return any(word in present if word.isalnum() else word in text for word in words)
+
+
+def _in_clock(value: Any, span: tuple[int, int]) -> Truth:
+    if not isinstance(value, str) or not (match := _CLOCK.search(value[:_MAX_TEXT])):
+        return None
+    minute, (start, end) = int(match[1]) * 60 + int(match[2]), span
+    return start <= minute < end if start <= end else minute >= start or minute < end
+
+
+def all_of(values: list[Truth]) -> Truth:
+    """Kleene's and: false if one is false, else unknown if one is unknown."""
+    if False in values:
+        return False
+    return None if None in values else True
+
+
+def any_of(values: list[Truth]) -> Truth:
+    """Kleene's or: true if one is true, else unknown if one is unknown."""
+    if True in values:
+        return True
+    return None if None in values else False
+
+
+def known_of(values: list[Truth]) -> Truth:
+    """Several sources for one thing: true if one says so, else false if one says so, else unknown."""
+    if True in values:
+        return True
+    return False if False in values else None

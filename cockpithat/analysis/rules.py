@@ -1,0 +1,234 @@
+"""Hazard rules: a versioned data file, checked when it is loaded, that an operator may replace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from cockpithat.analysis.asil import classify
+from cockpithat.analysis.conditions import Condition
+from cockpithat.contract.base import Asil, Category
+from cockpithat.resources import resource
+
+DEFAULT_RULES = "data/rules/hazards.yaml"
+_FORMAT = 1
+
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{1,63}$")]
+Text = Annotated[str, StringConstraints(min_length=5, max_length=600, strip_whitespace=True)]
+
+
+class RulesError(ValueError):
+    """A rules file that can't be used: which file, which place in it, what is wrong, what to do."""
+
+    def __init__(self, path: str, place: str, what: str, what_to_do: str) -> None:
+        self.path, self.place, self.what, self.what_to_do = path, place, what, what_to_do
+        where = f"{path}: {place}" if place else path
+        super().__init__(f"{where}: {what}; {what_to_do}")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Reading(_Strict):
+    """A quantity by its VSS paths (any of them) and by the keys that senders use for it in e."""
+
+    signals: tuple[Annotated[str, StringConstraints(pattern=r"^Vehicle(\.[A-Za-z0-9]+)+$")], ...] = ()
+    environment: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.]*$")], ...] = ()
+
+    @model_validator(mode="after")
+    def _some(self) -> Reading:
+        if not self.signals and not self.environment:
+            raise ValueError("a reading needs signals or environment keys")
+        return self
+
+
+class Severity(_Strict):
+    """S0 to S3 with the reason for the class."""
+
+    value: int = Field(alias="class", ge=0, le=3)
+    why: Text
+
+
+class Exposure(_Strict):
+    """E0 to E4 with the reason for the class."""
+
+    value: int = Field(alias="class", ge=0, le=4)
+    why: Text
+
+
+class Controllability(_Strict):
+    """C0 to C3 with the reason for the class."""
+
+    value: int = Field(alias="class", ge=0, le=3)
+    why: Text
+
+
+class HazardRule(_Strict):
+    """One hazardous event: a hazardous ``state`` in an operational situation ``when``, with its classes."""
+
+    id: Slug
+    hazardous_event: Text
+    situation: Text
+    severity: Severity
+    exposure: Exposure
+    controllability: Controllability
+    category: Category = Category.SAFETY_SAFEGUARD_FAILURE
+    when: Condition
+    state: Condition
+    commanded_only: bool = Field(
+        False, description="counts only if a step ordered it: what a driver does by hand is not a finding"
+    )
+    present_counts: bool = Field(
+        False,
+        description="counts even if the state was there before the session: not reacting is the failure",
+    )
+
+    @property
+    def asil(self) -> Asil:
+        """The rule's rating by the table."""
+        return classify(self.severity.value, self.exposure.value, self.controllability.value)
+
+    @property
+    def rationale(self) -> str:
+        """Why these classes, in one line."""
+        s, e, c = self.severity, self.exposure, self.controllability
+        return f"S{s.value}: {s.why} E{e.value}: {e.why} C{c.value}: {c.why}"
+
+
+class RuleSet(_Strict):
+    """A whole rules file."""
+
+    format: int
+    id: Slug
+    version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
+    description: str = ""
+    environment_max_age_ms: int = Field(
+        60_000, gt=0, description="how long a value of the environment channel stands for later steps"
+    )
+    readings: dict[Slug, Reading]
+    facts: dict[Slug, Condition] = Field(default_factory=dict)
+    rules: tuple[HazardRule, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _references(self) -> RuleSet:
+        if self.format != _FORMAT:
+            raise ValueError(f"format {self.format} is not supported; this product reads format {_FORMAT}")
+        seen: set[str] = set()
+        for rule in self.rules:
+            if rule.id in seen:
+                raise ValueError(f"rule {rule.id!r} is there twice")
+            seen.add(rule.id)
+        for place, condition in self._conditions():
+            for node in condition.walk():
+                if node.reading is not None and node.reading not in self.readings:
+                    raise ValueError(f"{place} uses reading {node.reading!r}, which is not defined")
+                if node.fact is not None and node.fact not in self.facts:
+                    raise ValueError(f"{place} uses fact {node.fact!r}, which is not defined")
+        self._no_cycle()
+        return self
+
+    def _conditions(self) -> Iterable[tuple[str, Condition]]:
+        for name, condition in self.facts.items():
+            yield f"fact {name!r}", condition
+        for rule in self.rules:
+            yield f"rule {rule.id!r}", rule.when
+            yield f"rule {rule.id!r}", rule.state
+
+    def _no_cycle(self) -> None:
+        uses = {
+            name: {node.fact for node in condition.walk() if node.fact is not None}
+            for name, condition in self.facts.items()
+        }
+        done: set[str] = set()
+        while len(done) < len(uses):
+            ready = [name for name, used in uses.items() if name not in done and used <= done]
+            if not ready:
+                raise ValueError(
+                    "facts refer to each other in a circle: " + ", ".join(sorted(uses.keys() - done))
+                )
+            done.update(ready)
+
+    def readings_of(self, condition: Condition) -> frozenset[str]:
+        """Names of the readings a condition rests on, facts included."""
+        found: set[str] = set()
+        pending = [condition]
+        while pending:
+            for node in pending.pop().walk():
+                if node.reading is not None:
+                    found.add(node.reading)
+                elif node.fact is not None:
+                    pending.append(self.facts[node.fact])
+        return frozenset(found)
+
+    def paths_of(self, condition: Condition) -> frozenset[str]:
+        """VSS paths a condition rests on, facts included."""
+        return frozenset(path for name in self.readings_of(condition) for path in self.readings[name].signals)
+
+
+def watched_signals(rules: RuleSet) -> frozenset[str]:
+    """Every VSS path that a rule looks at: what a trace must carry."""
+    return frozenset(
+        path for rule in rules.rules for c in (rule.when, rule.state) for path in rules.paths_of(c)
+    )
+
+
+def load_rules(path: Path | None = None) -> RuleSet:
+    """The operator's rules file, or the product's own. Raises :class:`RulesError`."""
+    if path is None:
+        return _own_rules()
+    return _load(path)
+
+
+@lru_cache(maxsize=1)
+def _own_rules() -> RuleSet:
+    return _load(resource(DEFAULT_RULES))
+
+
+def _load(path: Path) -> RuleSet:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RulesError(
+            str(path), "", error.strerror or "cannot be read", "check the path and its rights"
+        ) from None
+    except UnicodeDecodeError:
+        raise RulesError(str(path), "", "is not UTF-8 text", "save it as UTF-8") from None
+    try:
+        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = getattr(error, "problem", None) or "is not YAML"
+        raise RulesError(str(path), place, f"not valid YAML ({what})", "correct the file there") from None
+    if not isinstance(data, dict):
+        raise RulesError(str(path), "", "holds no rules", "see docs/rules.md for the layout")
+    try:
+        return RuleSet.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RulesError(
+            str(path),
+            _place(data, first["loc"]),
+            first["msg"].removeprefix("Value error, "),
+            "correct it there; docs/rules.md has the layout",
+        ) from None
+
+
+def _place(data: object, loc: tuple[int | str, ...]) -> str:
+    """A place in words: the rule's own id in place of its number in the list."""
+    parts: list[str] = []
+    node: object = data
+    for step in loc:
+        try:
+            node = node[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            node = None
+        name = node.get("id") if isinstance(step, int) and isinstance(node, dict) else None
+        parts.append(str(name or step))
+    return ".".join(parts)
