@@ -11,7 +11,7 @@ stale or invalid), an order of a step stands in for it: an order that nothing co
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -131,6 +131,7 @@ class HazardEngine:
             for key in reading.environment:
                 self._reading_of_key[key].append(name)
         self._state_readings = [rules.readings_of(rule.state) for rule in rules.rules]
+        self._state_atoms = [self._atoms_under(node) for node in self._state]
         self._state_paths = [rules.paths_of(rule.state) for rule in rules.rules]
 
     def _compile(self, condition: Condition, facts: dict[str, int]) -> int:
@@ -156,6 +157,12 @@ class HazardEngine:
             self._nodes[child].parents.append(index)
         return index
 
+    def _atoms_under(self, index: int) -> tuple[int, ...]:
+        node = self._nodes[index]
+        if node.kind == "atom":
+            return (index,)
+        return tuple(sorted({atom for child in node.children for atom in self._atoms_under(child)}))
+
     def scan(self, trace: Trace) -> HazardFindings:
         """Findings of one trace, at most one for each rule: where it first came true and counts."""
         return _Scan(self, trace).run()
@@ -179,7 +186,7 @@ class _Scan:
         self.dirty: set[int] = set()
         self.onset: set[int] = set()  # rules whose hazardous state came true at this moment
         self.not_excluded: dict[int, NotExcluded] = {}
-        self.state_was_false: set[int] = set()
+        self.was_false: set[int] = set()  # comparisons that were known to be false at some time
         self.step = -1
         for index in range(len(nodes)):  # children come before parents
             if nodes[index].kind != "atom":
@@ -201,14 +208,16 @@ class _Scan:
                 Found(f.rule, f.step, f.seen_at, f.commanded, f.caused, self._rule(n) is True, f.evidence)
                 for n, f in sorted(self.found.items())
             ),
-            tuple(item for n, item in sorted(self.not_excluded.items()) if not self._settled(item)),
+            tuple(self._open_doubts()),
         )
 
-    def _settled(self, item: NotExcluded) -> bool:
-        """A doubt is settled once a rule for the same event has come true."""
-        return any(
-            f.counts and f.rule.hazardous_event == item.rule.hazardous_event for f in self.found.values()
-        )
+    def _open_doubts(self) -> Iterator[NotExcluded]:
+        """One doubt for each hazardous event, its most severe; none where a rule for it came true."""
+        told = {f.rule.hazardous_event for f in self.found.values() if f.counts}
+        for item in sorted(self.not_excluded.values(), key=lambda d: (-d.rule.asil.rank, d.step, d.rule.id)):
+            if item.rule.hazardous_event not in told:
+                told.add(item.rule.hazardous_event)
+                yield item
 
     # --- values -------------------------------------------------------------------------------
 
@@ -320,13 +329,12 @@ class _Scan:
 
     def _put(self, index: int, truth: Truth) -> None:
         self.truth[index] = truth
+        if truth is False:
+            self.was_false.add(index)
         for number in self.engine._rules_of_node.get(index, ()):
             self.dirty.add(number)
-            if index == self.engine._state[number]:
-                if truth is True:
-                    self.onset.add(number)
-                elif truth is False:
-                    self.state_was_false.add(number)
+            if index == self.engine._state[number] and truth is True:
+                self.onset.add(number)
 
     def _combine(self, index: int) -> Truth:
         node = self.engine._nodes[index]
@@ -372,7 +380,7 @@ class _Scan:
             step=order[0] if order else max(self.step, 0),
             seen_at=max(self.step, 0),
             commanded=order is not None,
-            caused=order is not None or (self.step >= 0 and number in self.state_was_false),
+            caused=order is not None or (self.step >= 0 and self._became(number)),
             active_at_end=False,
             evidence=self._evidence(number, order),
         )
@@ -385,11 +393,17 @@ class _Scan:
             return
         order = self._order_behind(number)
         rule = self.engine.rules.rules[number]
-        if order is None and (rule.commanded_only or number not in self.state_was_false):
+        if order is None and (rule.commanded_only or not self._became(number)):
             return
         unknown = sorted(name for name in self.engine.rules.readings_of(rule.when) if not self._values(name))
         self.not_excluded[number] = NotExcluded(
             rule, order[0] if order else self.step, tuple(unknown), self._evidence(number, order)
+        )
+
+    def _became(self, number: int) -> bool:
+        """Whether something in the hazardous state is true now and was false before."""
+        return any(
+            self.truth[atom] is True and atom in self.was_false for atom in self.engine._state_atoms[number]
         )
 
     def _order_behind(self, number: int) -> tuple[int, str, Any] | None:
