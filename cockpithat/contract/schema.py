@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from cockpithat.contract.can import CanFrames
 from cockpithat.contract.deadletter import DeadLetterHeaders
 from cockpithat.contract.events import SESSION_EVENT
 from cockpithat.contract.reports import (
@@ -26,6 +27,7 @@ from cockpithat.contract.vehicle import SNAPSHOT
 RECORDS: dict[str, TypeAdapter[Any] | type[BaseModel]] = {
     "session_event": SESSION_EVENT,
     "vehicle_snapshot": SNAPSHOT,
+    "can_frames": CanFrames,
     "trace": Trace,
     "report": Report,
     "alert": Alert,
