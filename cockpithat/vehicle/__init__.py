@@ -1,0 +1,1 @@
+"""Vehicle state: the signal catalogue, the log of snapshots, and their alignment with steps."""
