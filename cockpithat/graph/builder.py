@@ -88,7 +88,7 @@ class IncrementalGraph:
         self._referred: list[int] = []  # by step: how many later ones refer to it
         self._events: dict[str, int] = {}
         self._plan_ids: dict[str, int] = {}
-        self._plan_text = PlanText(self.settings.max_plan_items)
+        self._plan_text = PlanText(self.settings.max_plan_items, task[: self.settings.max_text_chars])
         self._tools = ToolLedger()
         self._dispatches = Dispatches()
         self._last_agent = ""
@@ -116,6 +116,8 @@ class IncrementalGraph:
         self._plan(index, step, is_output, edges)
         structural = set(edges)
         weights = self._reference(index, step, is_output, edges)
+        if not edges and index and self._last_agent == step.agent:
+            self._draw(edges, index, Signal.CONTROL, Call(index - 1, f"{step.agent} continues its turn"))
         self._keep(index, edges, structural, weights)
 
         self.steps += 1
@@ -188,13 +190,13 @@ class IncrementalGraph:
         said = f"{step.text}\n{step.reasoning}" if step.reasoning else step.text
         done = said
         for call in step.tool_calls[:_FAN_IN]:
-            done = f"{call.name} {_arguments(call)[:400]}\n{done}"
+            done = f"{call.name.replace('_', ' ')} {_arguments(call)[:400]}\n{done}"
         carried, work = self._plan_text.carried_out(done)
         for proposal in carried:
             self._draw(edges, index, Signal.PLAN, Call(proposal.step, proposal.shown))
         items = [item.text for item in step.plan[:_FAN_IN] if item.text]
         items += proposals(said, is_plan=step.mode in _PLAN_MODES)
-        work += self._plan_text.propose(index, step.agent, items)
+        work += self._plan_text.propose(index, step.agent, items, carried)
         for item in step.plan[:_FAN_IN]:
             self._remember_plan(item.id, index)
         self.operations += work

@@ -41,20 +41,21 @@ _UNIT = (
     r"|摄氏度|度|公里|千米|米|分钟|小时|元|点|升"
 )
 
+# The unnamed first and last alternatives pass over running text in bulk: the engine is left only with
+# places where an entity can start.
 _TOKEN = re.compile(
     rf"""
-    (?P<url>https?://[^\s<>"'`|\\^{{}}]{{2,400}}+)
-    |(?P<mail>(?<![{_L}.+@-])[{_L}.+-]{{1,64}}+@[{_L}-]{{1,64}}(?:\.[{_L}-]{{1,32}}){{1,4}})
+    (?:(?<![{_L}])[{_LOW}]{{1,60}}+(?![._/\\@-]?[{_L}]|://)[^{_L}$€£¥{_HAN}{_KATAKANA}]*+)++
+    |(?P<url>https?://[^\s<>"'`|\\^{{}}]{{2,400}}+)
     |(?P<vss>(?<![{_L}.])Vehicle(?:\.[{_UP}][{_L}]{{0,60}}+){{1,12}}+)
     |(?P<num>(?<![A-Za-z0-9_.])[$€£¥]?\d(?:[\d.,:/-]{{0,24}}\d)?(?:\s?(?:{_UNIT})(?![A-Za-z]))?(?![A-Za-z0-9_]))
     |(?P<name>(?<![{_L}])[{_UP}][{_L}'’&-]{{0,40}}
         (?:[ ](?:(?:of|the|de|la|van|von|am|der|des)[ ])?[{_UP}][{_L}'’&-]{{0,40}}){{0,5}}
-        (?![._/\\-]?[{_L}]))
-    |(?P<ident>(?<![{_L}])
-        (?!(?:[{_LOW}'’]{{1,40}}+-)?[{_LOW}]{{1,60}}+(?:[^{_L}._/\\-]|[._/\\-](?![{_L}])|$))
-        [{_L}]{{1,64}}+(?:[._/\\-][{_L}]{{1,64}}+){{0,8}}+)
+        (?![._/\\@-]?[{_L}]))
+    |(?P<ident>(?<![{_L}])[{_L}]{{1,64}}+(?:[._/\\@+-][{_L}]{{1,64}}+){{0,8}}+)
     |(?P<han>[{_HAN}]{{3,64}}+)
     |(?P<kana>[{_KATAKANA}]{{3,40}}+)
+    |[{_L}]++
     """,
     re.VERBOSE,
 )
@@ -82,7 +83,8 @@ _GERMAN = re.compile(
 )
 _ENGLISH = re.compile(r"\b(?:the|and|is|of|to|please|you|for|with|that|this|a|we|it|are|your)\b")
 _PLACE_BEFORE = re.compile(r"(?:\bnach|\bbei|\bvon|\bbis|\bvia|\büber)\s$")
-_SENTENCE_BEFORE = re.compile(r"(?:^|[.!?:;。！？：\n•*#>|({\[\"“„'-])[ \t]{0,4}[*_\"“„']{0,3}$")
+_OPENING: Final = " \t*_\"“„'([{#>|-•"
+_SENTENCE_ENDS: Final = ".!?:;。！？：\n•"
 
 _UNIT_NAMES: Final = {
     spelling: unit
@@ -185,11 +187,14 @@ def extract(text: str, into: dict[str, Mention], limit: int) -> int:
     tokens looked at, which is the work done.
     """
     work = 0
+    fields: set[str] = set()
     for match in _QUOTED.finditer(text):
         work += 1
+        body = match[match.lastgroup or "a"] if match["key"] is None else match["a"]
         if match["key"] is not None:  # a JSON key names a field, not a thing
+            fields.add(body.casefold())
             continue
-        body = match[match.lastgroup or "a"].strip()
+        body = body.strip()
         if 2 <= len(body) <= MAX_ENTITY_CHARS and says_something(body):
             _offer(into, normal(body), Mention(body, PLAIN))
             if len(into) >= limit:
@@ -198,6 +203,8 @@ def extract(text: str, into: dict[str, Mention], limit: int) -> int:
     for match in _TOKEN.finditer(text):
         work += 1
         kind = match.lastgroup
+        if kind is None:
+            continue
         token = match[0]
         if kind == "name":
             words = token.split()
@@ -209,7 +216,8 @@ def extract(text: str, into: dict[str, Mention], limit: int) -> int:
             if key is not None:
                 _offer(into, key, Mention(token, PLAIN))
         elif kind == "ident":
-            _offer_identifier(into, token)
+            if token.casefold() not in fields:
+                _offer_identifier(into, token)
         elif kind == "han":
             for part in _HAN_SPLIT.split(token):
                 if 3 <= len(part) <= 12:
@@ -244,11 +252,10 @@ def _offer(into: dict[str, Mention], key: str, mention: Mention) -> None:
 def _offer_name(
     into: dict[str, Mention], token: str, words: list[str], text: str, start: int, german: bool
 ) -> None:
-    before = text[max(0, start - 12) : start]
-    starts_sentence = _SENTENCE_BEFORE.search(before) is not None
+    cut = 0
     while words and words[0].casefold() in _STOP_WORDS:
         words = words[1:]
-        starts_sentence = False
+        cut += 1
     while words and words[-1].casefold() in _STOP_WORDS:
         words = words[:-1]
     if not words:
@@ -265,18 +272,31 @@ def _offer_name(
         _offer_identifier(into, shown)
     elif shown.isupper():
         _offer(into, key, Mention(shown, WEAK))
-    elif starts_sentence:
+    elif not cut and _starts_sentence(text, start):
         _offer(into, key, Mention(shown, WEAK, introduces=False))
-    elif german and not _PLACE_BEFORE.search(before):
+    elif german and not _PLACE_BEFORE.search(text, max(0, start - 8), start):
         return
     else:
         _offer(into, key, Mention(shown, PLAIN))
+
+
+def _starts_sentence(text: str, start: int) -> bool:
+    """Whether the word at ``start`` stands first in a sentence, line, list item or quotation."""
+    for at in range(start - 1, max(-1, start - 12), -1):
+        if text[at] in _SENTENCE_ENDS:
+            return True
+        if text[at] not in _OPENING:
+            return False
+    return start < 12
 
 
 def _offer_identifier(into: dict[str, Mention], token: str) -> None:
     """Ids, file names, paths and names in code. A plain word with a hyphen is none."""
     token = token.strip("._/\\-")
     if not 3 <= len(token) <= MAX_ENTITY_CHARS or token.isdigit():
+        return
+    if "@" in token:
+        _offer(into, token.casefold(), Mention(token, STRONG))
         return
     digits = any(c.isdigit() for c in token)
     letters = any(c.isalpha() for c in token)

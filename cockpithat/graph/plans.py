@@ -10,18 +10,23 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 SCANNED_CHARS: Final = 6_000
-"""Of a text, what is read for items and what is compared with them: long web pages are no plans."""
+"""Characters of a text that are read for items."""
+
+COMPARED_CHARS: Final = 1_600
+"""Characters of a text that are compared with items: what a step does stands at its head."""
 
 _ITEMS_PER_STEP: Final = 16
 _STEMS_PER_ITEM: Final = 24
-_STEMS_PER_STEP: Final = 160
+_STEMS_PER_STEP: Final = 96
 _ITEMS_PER_STEM: Final = 12
-_EXECUTIONS: Final = 4
-_MIN_SHARED: Final = 3
-_MIN_SHARE: Final = 0.6
+_MIN_STEMS: Final = 3
+_MIN_NEW: Final = 2
+_MIN_SHARE: Final = 0.7
+_MATCHES_PER_STEP: Final = 3
 
 _CUE = re.compile(
     r"\b(?:plan|steps?|approach|strategy|to-?do|procedure|schritte?|vorgehen|ablauf)\b|计划|步骤|方案",
@@ -39,9 +44,9 @@ _COMMITMENT = re.compile(
     )[^.!?\n"”。！？]{4,240})""",
     re.VERBOSE,
 )
-_WORD = re.compile(r"[^\W\d_]{3,40}|\d{2,12}")
+_WORD = re.compile("[^\\W\\d_\u3400-\u4dbf\u4e00-\u9fff]{3,40}|[0-9]{2,12}")
 _HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]{2,24}")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ENDINGS: Final = ("ing", "ed", "es", "s", "en", "e")
 
 _EMPTY_TEXT: Final = """
 the and for with that this these those from into onto will shall should would could can may might
@@ -73,8 +78,7 @@ def stems(text: str, limit: int = _STEMS_PER_STEP) -> dict[str, None]:
             found.update(dict.fromkeys(run[i : i + 2] for i in range(len(run) - 1)))
             if len(found) >= limit:
                 return found
-    for match in _WORD.finditer(_CAMEL.sub(" ", text) if not text.islower() else text):
-        word = match[0].casefold()
+    for word in _WORD.findall(text.casefold()):
         if word not in _EMPTY:
             found[_stem(word)] = None
             if len(found) >= limit:
@@ -82,9 +86,10 @@ def stems(text: str, limit: int = _STEMS_PER_STEP) -> dict[str, None]:
     return found
 
 
+@lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
     """The word without common endings, so that ``opens`` and ``opening`` meet; 8 letters at most."""
-    for ending in ("ing", "ed", "es", "s", "en", "e"):
+    for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)]
             break
@@ -105,66 +110,79 @@ def proposals(text: str, *, is_plan: bool) -> list[str]:
 
 
 class PlanText:
-    """The newest proposals of a session, indexed by stem; work per step is bounded by its constants."""
+    """The newest proposals of a session, indexed by stem; work per step is bounded by its constants.
 
-    def __init__(self, max_items: int) -> None:
+    ``common`` is a text whose words say little here: the task, which every step is about.
+    """
+
+    def __init__(self, max_items: int, common: str = "") -> None:
         self._items: deque[Proposal] = deque()
         self._max_items = max_items
+        self._common = frozenset(stems(common, 1024))
         self._by_stem: dict[str, deque[Proposal]] = {}
-        self._executions: dict[int, int] = {}
+        self._retired: set[int] = set()
         self._serial = 0
 
-    def propose(self, step: int, agent: str, items: Iterable[str]) -> int:
-        """Remember the items. Returns the work done."""
+    def carried_out(self, text: str) -> tuple[list[Proposal], int]:
+        """Proposals that the text carries out or refines, oldest first, and the work done.
+
+        A proposal matches when the text has 70% of its stems and at least two that the task does not
+        have. Of each proposing step the best match counts, and of these the best three: by share, then
+        the newest.
+        """
+        if not self._items:
+            return [], 0
+        words = stems(text[:COMPARED_CHARS])
+        work = len(words)
+        shared: dict[int, int] = {}
+        new: dict[int, int] = {}
+        seen: dict[int, Proposal] = {}
+        for word in words:
+            is_new = word not in self._common
+            for proposal in self._by_stem.get(word, ()):
+                work += 1
+                serial = proposal.serial
+                seen[serial] = proposal
+                shared[serial] = shared.get(serial, 0) + 1
+                new[serial] = new.get(serial, 0) + is_new
+        best: dict[int, tuple[float, int]] = {}
+        for serial, count in shared.items():
+            proposal = seen[serial]
+            share = count / len(proposal.stems)
+            if share >= _MIN_SHARE and new[serial] >= _MIN_NEW and serial not in self._retired:
+                best[proposal.step] = max(best.get(proposal.step, (0.0, -1)), (share, serial))
+        chosen = sorted(best.values(), reverse=True)[:_MATCHES_PER_STEP]
+        return [seen[serial] for serial in sorted(serial for _, serial in chosen)], work
+
+    def propose(self, step: int, agent: str, items: Iterable[str], carried: Iterable[Proposal] = ()) -> int:
+        """Remember the step's items. Returns the work done.
+
+        An item of ``carried`` that one of them restates is retired: what follows carries out the newer.
+        """
         work = 0
+        restated = list(carried)
         for shown in items:
             words = frozenset(stems(shown, _STEMS_PER_ITEM))
             work += len(words)
-            if len(words) < _MIN_SHARED:
+            if len(words) < _MIN_STEMS:
                 continue
+            for old in restated:
+                if len(old.stems & words) >= _MIN_SHARE * len(old.stems):
+                    self._retired.add(old.serial)
             if len(self._items) >= self._max_items:
                 self._forget(self._items.popleft())
             proposal = Proposal(step, agent, shown, words, self._serial)
             self._serial += 1
             self._items.append(proposal)
-            self._executions[proposal.serial] = 0
             for word in words:
                 self._by_stem.setdefault(word, deque(maxlen=_ITEMS_PER_STEM)).append(proposal)
         return work
 
     def _forget(self, proposal: Proposal) -> None:
-        del self._executions[proposal.serial]
+        self._retired.discard(proposal.serial)
         for word in proposal.stems:
             listed = self._by_stem.get(word)
             while listed and listed[0].serial <= proposal.serial:
                 listed.popleft()
             if listed is not None and not listed:
                 del self._by_stem[word]
-
-    def carried_out(self, text: str) -> tuple[list[Proposal], int]:
-        """Proposals that the text carries out or refines, the best of each proposing step, and the work done.
-
-        Best is the largest share of the item's stems, then the newest. An item is carried out at most
-        four times: what everybody repeats is no longer a lead.
-        """
-        if not self._items:
-            return [], 0
-        words = stems(text[:SCANNED_CHARS])
-        work = len(words)
-        shared: dict[int, int] = {}
-        seen: dict[int, Proposal] = {}
-        for word in words:
-            for proposal in self._by_stem.get(word, ()):
-                work += 1
-                shared[proposal.serial] = shared.get(proposal.serial, 0) + 1
-                seen[proposal.serial] = proposal
-        best: dict[int, tuple[float, int]] = {}
-        for serial, count in shared.items():
-            proposal = seen[serial]
-            share = count / len(proposal.stems)
-            if count >= _MIN_SHARED and share >= _MIN_SHARE and self._executions[serial] < _EXECUTIONS:
-                best[proposal.step] = max(best.get(proposal.step, (0.0, -1)), (share, serial))
-        chosen = sorted(serial for _, serial in best.values())
-        for serial in chosen:
-            self._executions[serial] += 1
-        return [seen[serial] for serial in chosen], work
