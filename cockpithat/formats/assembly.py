@@ -28,7 +28,7 @@ def assemble(
     Wall time stands still: a file is never silent, and every snapshot of it is there at once.
     Records the engine puts aside (late, conflicting) are told to ``warn`` and not lost silently.
     """
-    log = SnapshotLog(snapshots or SnapshotSettings(), SignalCatalogue.load())
+    log = SnapshotLog(snapshots or SnapshotSettings(), SignalCatalogue.shipped())
     for snapshot in recording.snapshots:
         log.add(snapshot)
     sessions = SessionEngine(engine or EngineSettings(), log)

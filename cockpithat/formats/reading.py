@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,21 +155,34 @@ def _reason(error: orjson.JSONDecodeError, data: bytes) -> str:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML without aliases (they can blow a small file up) and without implicit dates."""
+    """YAML with the scalars of version 1.2 (``off`` and ``12:30`` are text) and without aliases.
+
+    Aliases can blow a small file up, and nothing written by hand here needs them.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.events.AliasEvent):
             raise yaml.composer.ComposerError(
-                None, None, "aliases are not supported", event.start_mark
+                None,
+                None,
+                "aliases are not supported",
+                event.start_mark,  # type: ignore[arg-type]
             )
         return super().compose_node(parent, index)
 
 
-_PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+_PlainLoader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("merge", r"<<", "<"),
+):
+    _PlainLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), [*_first.replace("\0", ""), ""]
+    )
 
 
 def _parse_yaml(path: Path, data: bytes) -> Any:
