@@ -43,7 +43,8 @@ class StepState(WireModel):
 
     ``before`` is the state at the step's time, ``after`` the state at the next step's (for the last
     step: at the end of the window). Both hold the signals worth carrying: watched by a rule, intended by a
-    step, or changed in the session. ``quality`` lists only those that are not valid.
+    step, or changed in the session. A value that cannot be used is ``None``; ``quality`` says why for
+    ``before``, ``after_quality`` for ``after``, and both list only signals that are not valid.
     """
 
     before_ts: int
@@ -52,6 +53,7 @@ class StepState(WireModel):
     after: dict[str, VssValue] = Field(default_factory=dict)
     changes: tuple[StateChange, ...] = ()
     quality: dict[str, SignalQuality] = Field(default_factory=dict)
+    after_quality: dict[str, SignalQuality] = Field(default_factory=dict)
 
 
 class Step(WireModel):

@@ -19,12 +19,6 @@ from cockpithat.vehicle.states import Reading, StateWindow
 
 _UNKNOWN = Reading(None, SignalQuality.UNKNOWN)
 _STALE = Reading(None, SignalQuality.STALE)
-_WORST = {
-    SignalQuality.VALID: 0,
-    SignalQuality.UNKNOWN: 1,
-    SignalQuality.STALE: 2,
-    SignalQuality.INVALID: 3,
-}
 
 
 class Timed(Protocol):
@@ -59,7 +53,7 @@ def align(
     """One :class:`StepState` a step.
 
     Carried are signals that are watched, intended by a step, or changed in the window. A value is
-    ``None`` whenever it cannot be used, and ``quality`` says why (the worse of before and after). A
+    ``None`` whenever it cannot be used, and the qualities say why. A
     watched signal that the vehicle never sent is absent, which means unknown as well.
     """
     bounds = bounds or AlignmentBounds()
@@ -167,19 +161,21 @@ def _state(
     end: int,
     bounds: AlignmentBounds,
 ) -> StepState:
-    quality = {}
-    for path in before:
-        worse = max(before[path].quality, after[path].quality, key=_WORST.__getitem__)
-        if worse != SignalQuality.VALID:
-            quality[path] = worse
     return StepState(
         before_ts=_floor(start, bounds.grid_ms),
         after_ts=_floor(end, bounds.grid_ms),
         before={path: reading.value for path, reading in before.items()},
         after={path: reading.value for path, reading in after.items()},
         changes=tuple(_changes(moves, bounds)),
-        quality=quality,
+        quality=_not_valid(before),
+        after_quality=_not_valid(after),
     )
+
+
+def _not_valid(readings: Mapping[str, Reading]) -> dict[str, SignalQuality]:
+    return {
+        path: reading.quality for path, reading in readings.items() if reading.quality != SignalQuality.VALID
+    }
 
 
 def _changes(moves: Sequence[_Move], bounds: AlignmentBounds) -> list[StateChange]:

@@ -135,6 +135,17 @@ class SignalCatalogue:
         return _shipped()
 
     @classmethod
+    def load(cls, path: Path | None = None) -> SignalCatalogue:
+        """An operator's catalogue file, or the shipped one. Raises :class:`CatalogueError`."""
+        if path is None:
+            return _shipped()
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CatalogueError(f"{path}: cannot be read ({error}); check the path and its rights") from None
+        return cls.from_text(text, where=str(path))
+
+    @classmethod
     def from_text(cls, text: str, *, where: str) -> SignalCatalogue:
         """Read a file in the shipped one's form. Raises :class:`CatalogueError`."""
         try:
