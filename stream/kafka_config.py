@@ -6,6 +6,8 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaError, KafkaException
+
 from stream.settings import ConfigurationError, KafkaSettings
 
 if TYPE_CHECKING:
@@ -17,6 +19,24 @@ LIBRDKAFKA_LOGGER = "librdkafka"
 # The partitioner of the Java clients, and so of Faust: with librdkafka's own default (CRC32) the same
 # vehicle's events and snapshots would lie in different partitions.
 PARTITIONER = "murmur2_random"
+
+
+class BrokerError(Exception):
+    """Something asked of the brokers failed. The message is one line: where, what, and what to do."""
+
+
+def broker_error(kafka: KafkaSettings, error: KafkaException, doing: str) -> BrokerError:
+    """One line for a librdkafka error, with the setting to look at."""
+    cause: KafkaError = error.args[0]
+    name = cause.name()
+    hint = ""
+    if name in {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}:
+        hint = "; check COCKPITHAT_KAFKA__BOOTSTRAP_SERVERS and COCKPITHAT_KAFKA__SECURITY_PROTOCOL"
+    elif name in {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}:
+        hint = "; check the SASL and SSL settings of the section kafka"
+    elif "AUTHORIZATION" in name:
+        hint = "; give this user the right"
+    return BrokerError(f"{kafka.bootstrap_servers}: {doing}: {cause.str() or name}{hint}")
 
 
 def client_config(kafka: KafkaSettings) -> dict[str, Any]:

@@ -136,7 +136,13 @@ def message(record: logging.LogRecord) -> str:
     if record.name in _TRUSTED_LOGGERS:
         return record.getMessage()[:_MAX_TEXT]
     args: Any = record.args
-    safe = {k: _safe(v) for k, v in args.items()} if isinstance(args, Mapping) else tuple(map(_safe, args))
+    safe: Any
+    if isinstance(args, Mapping):
+        # logging unpacks a single dictionary; its keys are only ours if the template names them.
+        named = "%(" in record.msg
+        safe = {key: _safe(value) for key, value in args.items()} if named else (_safe(args),)
+    else:
+        safe = tuple(map(_safe, args))
     try:
         return (record.msg % safe)[:_MAX_TEXT]
     except (TypeError, ValueError, KeyError):
