@@ -81,8 +81,8 @@ def _objects(text: str) -> list[dict[str, Any]]:
 def extract_json(answer: str, required: Collection[str] = ()) -> dict[str, Any]:
     """The object in ``answer`` that has all ``required`` fields.
 
-    Raises :class:`NoJsonError` when there is none, or when several differ, so that a quoted example or an echoed
-    order cannot be taken for the answer.
+    Raises :class:`NoJsonError` when there is none, or when several differ, so that a quoted example or an
+    echoed order cannot be taken for the answer.
     """
     if len(answer) > MAX_ANSWER_CHARS:
         raise NoJsonError("the answer is too long")

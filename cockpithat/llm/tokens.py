@@ -20,6 +20,7 @@ from collections.abc import Callable
 Counter = Callable[[str], int]
 
 APPROXIMATION = "approx-1"
+_CHUNK = 100_000  # characters
 
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]+|\n+", re.ASCII)
 
@@ -61,5 +62,8 @@ def named_counter(name: str) -> Counter:
                 "the o200k_base counter needs the package bpe-openai: pip install bpe-openai"
             ) from None
         encoding = bpe_openai.get_encoding("o200k_base")
-        return lambda text: len(encoding.encode_ordinary(text))
+        # The encoder refuses very long texts; a cut costs a token at most.
+        return lambda text: sum(
+            len(encoding.encode_ordinary(text[start : start + _CHUNK])) for start in range(0, len(text), _CHUNK)
+        )
     raise ValueError(f"no token counter named {name!r}; there are {APPROXIMATION} and o200k_base")
