@@ -31,6 +31,13 @@ _PLAN_MODES: Final = frozenset({"plan", "planning", "ledger"})
 _THOUGHT_MODES: Final = frozenset({"thought", "reasoning", "plan", "planning", "ledger"})
 _CODE_BLOCK = re.compile(r"```(?:python|py|sh|bash|shell|javascript|js|sql|r)\b", re.IGNORECASE)
 _RAN_CODE = re.compile(r"\s{0,8}exit ?code\b", re.IGNORECASE)
+_RAN_NOTHING = re.compile(
+    r"\s{0,8}There is no code\b", re.IGNORECASE
+)  # AutoGen's terminal, when asked in vain
+_BROWSED = re.compile(
+    r"\bviewport (?:shows|position)", re.IGNORECASE
+)  # AutoGen's and Magentic-One's browsers
+_HEAD_CHARS: Final = 2_000
 
 
 class StepLike(Protocol):
@@ -107,8 +114,11 @@ class IncrementalGraph:
         index = self.steps
         self.operations += 1
         self._common.add(agent_key(step.agent))
-        ran_code = bool(step.text) and (is_terminal(step.agent) or _RAN_CODE.match(step.text) is not None)
-        is_output = ran_code or step.mode in _OUTPUT_MODES
+        head = step.text[:_HEAD_CHARS]
+        ran_code = _RAN_CODE.match(head) is not None or (
+            bool(head) and is_terminal(step.agent) and not _RAN_NOTHING.match(head)
+        )
+        is_output = ran_code or step.mode in _OUTPUT_MODES or _BROWSED.search(head) is not None
 
         edges: dict[int, _Reasons] = {}
         self._control(index, step, ran_code, edges)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
-
-import networkx as nx
+from typing import TYPE_CHECKING, Final
 
 from cockpithat.contract.trace import TraceGraph
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MAX_DEPTH: Final = 5
 
@@ -83,6 +84,8 @@ def layer(distance: int | None) -> int:
 
 def to_networkx(graph: TraceGraph, n: int) -> nx.DiGraph[int]:
     """The graph for other tools: nodes 0 to n-1, edges with lists ``signals`` and ``evidence``."""
+    import networkx as nx  # here, because it takes longer to import than the rest of the package
+
     out: nx.DiGraph[int] = nx.DiGraph()
     out.add_nodes_from(range(n))
     for edge in graph.edges:

@@ -83,6 +83,9 @@ _GERMAN = re.compile(
 )
 _ENGLISH = re.compile(r"\b(?:the|and|is|of|to|please|you|for|with|that|this|a|we|it|are|your)\b")
 _PLACE_BEFORE = re.compile(r"(?:\bnach|\bbei|\bvon|\bbis|\bvia|\büber)\s$")
+_DIGIT = re.compile(r"\d")
+_LETTER = re.compile(r"[^\W\d_]")
+_DIGIT_OR_BAR = re.compile(r"[\d_]")
 _OPENING: Final = " \t*_\"“„'([{#>|-•"
 _SENTENCE_ENDS: Final = ".!?:;。！？：\n•"
 
@@ -138,8 +141,8 @@ def clip(text: str, limit: int) -> str:
 
 
 def is_german(text: str) -> bool:
-    """Whether nouns of this text are capitalised as German does, judged on its first 2,000 characters."""
-    sample = text[:2000].casefold()
+    """Whether nouns of this text are capitalised as German does, judged on its first 1,000 characters."""
+    sample = text[:1000].casefold()
     german = sum(1 for _ in _GERMAN.finditer(sample))
     return german >= 2 and german > sum(1 for _ in _ENGLISH.finditer(sample))
 
@@ -200,17 +203,22 @@ def extract(text: str, into: dict[str, Mention], limit: int) -> int:
             if len(into) >= limit:
                 return work
     german: bool | None = None
+    settled: set[str] = set()  # tokens that need no second look in this text
     for match in _TOKEN.finditer(text):
         work += 1
         kind = match.lastgroup
         if kind is None:
             continue
         token = match[0]
+        if token in settled:
+            continue
+        settled.add(token)
         if kind == "name":
             words = token.split()
             if len(words) == 1 and german is None:
                 german = is_german(text)
-            _offer_name(into, token, words, text, match.start(), bool(german))
+            if not _offer_name(into, words, text, match.start(), bool(german)):
+                settled.discard(token)
         elif kind == "num":
             key = number_key(token)
             if key is not None:
@@ -249,9 +257,8 @@ def _offer(into: dict[str, Mention], key: str, mention: Mention) -> None:
         into[key] = mention
 
 
-def _offer_name(
-    into: dict[str, Mention], token: str, words: list[str], text: str, start: int, german: bool
-) -> None:
+def _offer_name(into: dict[str, Mention], words: list[str], text: str, start: int, german: bool) -> bool:
+    """Names. Returns whether the same words elsewhere in the text would give nothing more."""
     cut = 0
     while words and words[0].casefold() in _STOP_WORDS:
         words = words[1:]
@@ -259,25 +266,24 @@ def _offer_name(
     while words and words[-1].casefold() in _STOP_WORDS:
         words = words[:-1]
     if not words:
-        return
-    shown = " ".join(words).strip("'’&-_")
-    shown = shown.removesuffix("'s").removesuffix("’s")
+        return True
+    shown = " ".join(words).strip("'’&-_").removesuffix("'s").removesuffix("’s")
     if len(shown) < 3 or len(shown) > MAX_ENTITY_CHARS:
-        return
-    key = normal(shown)
+        return True
     if len(words) > 1:
-        _offer(into, key, Mention(shown, PLAIN))
-        return
-    if any(c.isdigit() for c in shown) or "_" in shown:
+        _offer(into, shown.casefold(), Mention(shown, PLAIN))
+    elif not shown.isalpha() and _DIGIT_OR_BAR.search(shown):
         _offer_identifier(into, shown)
     elif shown.isupper():
-        _offer(into, key, Mention(shown, WEAK))
+        _offer(into, shown.casefold(), Mention(shown, WEAK))
     elif not cut and _starts_sentence(text, start):
-        _offer(into, key, Mention(shown, WEAK, introduces=False))
+        _offer(into, shown.casefold(), Mention(shown, WEAK, introduces=False))
+        return False
     elif german and not _PLACE_BEFORE.search(text, max(0, start - 8), start):
-        return
+        return False
     else:
-        _offer(into, key, Mention(shown, PLAIN))
+        _offer(into, shown.casefold(), Mention(shown, PLAIN))
+    return True
 
 
 def _starts_sentence(text: str, start: int) -> bool:
@@ -298,8 +304,8 @@ def _offer_identifier(into: dict[str, Mention], token: str) -> None:
     if "@" in token:
         _offer(into, token.casefold(), Mention(token, STRONG))
         return
-    digits = any(c.isdigit() for c in token)
-    letters = any(c.isalpha() for c in token)
+    digits = _DIGIT.search(token) is not None
+    letters = _LETTER.search(token) is not None
     if _FILE.search(token):
         _offer(into, token.casefold(), Mention(token, STRONG))
     elif digits and letters:
