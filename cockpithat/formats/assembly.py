@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from cockpithat.contract.trace import SourceRef, Trace
 from cockpithat.formats.base import ignore_warning
+from cockpithat.formats.reading import MAX_FILE_BYTES
 from cockpithat.formats.recording import Recording
 from cockpithat.session.effects import DeadLettered, SessionQuarantined, TraceClosed
 from cockpithat.session.engine import SessionEngine
@@ -28,7 +29,7 @@ def assemble(
     Wall time stands still: a file is never silent, and every snapshot of it is there at once.
     Records the engine puts aside (late, conflicting) are told to ``warn`` and not lost silently.
     """
-    log = SnapshotLog(snapshots or SnapshotSettings(), SignalCatalogue.shipped())
+    log = SnapshotLog(snapshots or _roomy(len(recording.snapshots)), SignalCatalogue.shipped())
     for snapshot in recording.snapshots:
         log.add(snapshot)
     sessions = SessionEngine(engine or EngineSettings(), log)
@@ -50,3 +51,13 @@ def assemble(
             case _:
                 pass
     return list(closed.values())
+
+
+def _roomy(snapshots: int) -> SnapshotSettings:
+    """Bounds under which nothing of a file that fits in memory is folded away before it is used."""
+    defaults = SnapshotSettings()
+    return SnapshotSettings(
+        ring_records=max(defaults.ring_records, snapshots + 1),
+        vehicle_bytes=8 * MAX_FILE_BYTES,
+        max_bytes=8 * MAX_FILE_BYTES,
+    )

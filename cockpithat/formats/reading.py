@@ -15,6 +15,7 @@ from cockpithat.formats.errors import FormatError
 
 MAX_FILE_BYTES = 2 * 1024**3
 _WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+MAX_DEPTH = 100  # what every reader of our records, pydantic's included, gets through
 _UTF8_BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 
@@ -127,7 +128,7 @@ def _parse_lines(path: Path, data: bytes) -> Document:
 
 def _parse_json(path: Path, data: bytes, line: int | None) -> Any:
     try:
-        return orjson.loads(data)
+        value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise FormatError(
             path,
@@ -135,6 +136,29 @@ def _parse_json(path: Path, data: bytes, line: int | None) -> Any:
             f"not valid JSON ({_reason(error, data)})",
             "repair the file at that place, or export it again",
         ) from None
+    return _shallow(path, value, f"line {line}" if line is not None else "")
+
+
+def is_deeper(value: Any, limit: int) -> bool:
+    """Whether lists and objects nest in more than ``limit`` levels; needs no recursion itself."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _shallow(path: Path, value: Any, place: str) -> Any:
+    if is_deeper(value, MAX_DEPTH):
+        raise FormatError(path, place, f"is nested more than {MAX_DEPTH} levels deep", "flatten it")
+    return value
 
 
 def _reason(error: orjson.JSONDecodeError, data: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 
@@ -10,7 +10,7 @@ from cockpithat.contract.base import VehicleStateCoverage
 from cockpithat.contract.events import SessionEnd, SessionStart, StepEvent
 from cockpithat.contract.ids import digest
 from cockpithat.contract.trace import Step, Trace
-from cockpithat.contract.vehicle import SignalQuality, VehicleSnapshot
+from cockpithat.contract.vehicle import SignalQuality, VehicleSnapshot, VssValue
 
 SYNTHETIC_START_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z, for sources without times
 SYNTHETIC_STEP_MS = 1_000
@@ -151,17 +151,11 @@ def _snapshots(trace: Trace) -> Iterator[VehicleSnapshot]:
             yield _snapshot(trace, change.ts, {change.path: change.after}, full=False)
     last = trace.steps[-1].state if trace.steps else None
     if last is not None:
-        usable = {path: value for path, value in last.after.items() if path not in last.quality}
+        usable = {path: value for path, value in last.after.items() if path not in last.after_quality}
         yield _snapshot(trace, last.after_ts, usable, full=False)
 
 
-def _snapshot(
-    trace: Trace,
-    ts: int,
-    signals: dict[str, bool | int | float | str | list[bool | int | float | str] | None],
-    *,
-    full: bool,
-) -> VehicleSnapshot:
+def _snapshot(trace: Trace, ts: int, signals: Mapping[str, VssValue], *, full: bool) -> VehicleSnapshot:
     return VehicleSnapshot(
         vehicle_id=trace.vehicle_id,
         ts=ts,
@@ -169,3 +163,39 @@ def _snapshot(
         vss_version=trace.vss_version or "4.0",
         signals=dict(signals),
     )
+
+
+def moved(recording: Recording, shift_ms: int, rename: str = "") -> Recording:
+    """The recording at another time, all records by the same shift.
+
+    ``rename`` is added to session and event ids, so that it counts as another session.
+    """
+    return Recording(
+        recording.name,
+        tuple(_moved_event(event, shift_ms, rename) for event in recording.events),
+        tuple(
+            snapshot.model_copy(
+                update={
+                    "ts": snapshot.ts + shift_ms,
+                    "session_id": snapshot.session_id + rename if snapshot.session_id else None,
+                }
+            )
+            for snapshot in recording.snapshots
+        ),
+    )
+
+
+def _moved_event(event: AnyEvent, shift_ms: int, rename: str) -> AnyEvent:
+    changed: dict[str, object] = {"ts": event.ts + shift_ms}
+    if rename:
+        changed["session_id"] = event.session_id + rename
+        changed["event_id"] = event.event_id + rename
+        if isinstance(event, StepEvent) and event.in_reply_to:
+            changed["in_reply_to"] = event.in_reply_to + rename
+    return event.model_copy(update=changed)
+
+
+def span_ms(recordings: Iterable[Recording]) -> tuple[int, int] | None:
+    """Earliest and latest timestamp of all records; ``None`` when there is no record."""
+    times = [record.ts for recording in recordings for record in (*recording.events, *recording.snapshots)]
+    return (min(times), max(times)) if times else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from cockpithat.formats.reading import Document
+from cockpithat.formats.reading import MAX_DEPTH, Document, is_deeper
 
 
 def as_text(value: Any) -> str:
@@ -26,9 +26,10 @@ def decoded(value: Any) -> Any:
     """A tool's result: the object a JSON text holds, or the value unchanged if it holds none."""
     if isinstance(value, str) and value[:1] in {"{", "["}:
         try:
-            return orjson.loads(value)
+            inner = orjson.loads(value)
         except orjson.JSONDecodeError:
             return value
+        return value if is_deeper(inner, MAX_DEPTH // 2) else inner
     return value
 
 

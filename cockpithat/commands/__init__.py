@@ -1,0 +1,1 @@
+"""What the command line does with files, as functions that know nothing of Kafka."""
