@@ -245,7 +245,9 @@ class IncrementalGraph:
                     continue
                 if count < _MAX_COUNT:
                     self._entities[key] = known + 1
-                if self._is_common_ground(count, index - first):
+                if self._is_common_ground(count, index - first) or (
+                    count >= self.settings.common_limit and mention.weight < STRONG
+                ):
                     continue
                 signal = Signal.TOOL if known >> _COUNT_BITS & 1 else Signal.REFERENCE
                 sources.setdefault(first, []).append((mention.weight, signal, mention.shown))

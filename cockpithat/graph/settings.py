@@ -42,6 +42,12 @@ class GraphSettings(BaseModel):
     common_after: int = Field(
         default=3, ge=1, description="Mentions after which an entity, or a step, can count as common ground"
     )
+    common_limit: int = Field(
+        default=8,
+        ge=1,
+        description="Mentions after which an entity is common ground whatever its share, unless it is strong: "
+        "an address, an id, a path",
+    )
     common_share: float = Field(
         default=0.4,
         gt=0,

@@ -6,7 +6,7 @@
   const plot = document.querySelector(".plot");
   const rows = Array.from(document.querySelectorAll(".row"));
   const nodes = Array.from(document.querySelectorAll(".node"));
-  const paths = Array.from(document.querySelectorAll(".edge"));
+  const paths = Array.from(document.querySelectorAll(".plot .edge"));
   const into = data.steps.map(() => []);
   const outOf = data.steps.map(() => []);
   data.edges.forEach((edge) => {
@@ -82,7 +82,7 @@
     paths.forEach((path) => path.classList.remove("lit"));
   };
 
-  const pick = (step, focus) => {
+  const pick = (step, byHand) => {
     if (step < 0 || step >= rows.length) return;
     clear();
     rows.forEach((row, at) => { row.tabIndex = at === step ? 0 : -1; });
@@ -97,11 +97,11 @@
     });
     picked = step;
     show(step);
-    if (focus) {
+    if (byHand) {
       rows[step].focus({ preventScroll: true });
       rows[step].scrollIntoView({ block: "nearest" });
+      try { history.replaceState(null, "", `#step-${step}`); } catch (_) { /* a file page may refuse it */ }
     }
-    try { history.replaceState(null, "", `#step-${step}`); } catch (_) { /* a file page may refuse it */ }
   };
 
   rows.forEach((row, at) => row.addEventListener("click", () => pick(at, true)));
