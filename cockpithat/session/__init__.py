@@ -1,0 +1,1 @@
+"""From session events to traces: the session engine, a pure state machine per input partition."""
