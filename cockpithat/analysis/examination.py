@@ -1,0 +1,95 @@
+"""All that is known about a trace before anyone votes: hazards, clues, and how both bear on steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+
+from cockpithat.analysis.clues import Clue
+from cockpithat.analysis.detectors.registry import find_clues
+from cockpithat.analysis.hazards import HazardEngine, HazardFindings
+from cockpithat.analysis.view import TraceView
+from cockpithat.contract.base import Asil, Category
+from cockpithat.contract.reports import Evidence
+from cockpithat.contract.trace import Trace
+
+_SAME_AGENT = 0.3
+_ELSEWHERE = 0.1
+
+
+class Examination:
+    """Hazards and clues of one trace; every method shares it, with or without a language model."""
+
+    def __init__(self, trace: Trace, engine: HazardEngine) -> None:
+        self.trace = trace
+        self.view = TraceView(trace)
+        self.hazards: HazardFindings = engine.scan(trace)
+        self.clues: tuple[Clue, ...] = find_clues(self.view, self.hazards)
+
+    @cached_property
+    def floor(self) -> Asil:
+        """The most severe rating among the hazards; ``unrated`` without one."""
+        return max((f.rule.asil for f in self.hazards.rated), key=lambda a: a.rank, default=Asil.UNRATED)
+
+    @cached_property
+    def clues_by_step(self) -> dict[int, list[Clue]]:
+        """Clues at each step."""
+        by_step: dict[int, list[Clue]] = defaultdict(list)
+        for clue in self.clues:
+            by_step[clue.step].append(clue)
+        return dict(by_step)
+
+    @cached_property
+    def step_scores(self) -> dict[int, float]:
+        """How far the clues at a step speak against it: ``1 - prod(1 - weight)``, one clue a kind."""
+        scores: dict[int, float] = {}
+        for step, clues in self.clues_by_step.items():
+            best: dict[str, float] = {}
+            for clue in clues:
+                best[clue.kind] = max(best.get(clue.kind, 0.0), clue.weight)
+            doubt = 1.0
+            for weight in best.values():
+                doubt *= 1.0 - min(weight, 0.99)
+            scores[step] = 1.0 - doubt
+        return scores
+
+    def category_at(self, step: int, agent: str | None) -> Category:
+        """The category the clues speak for at a step; without clues, what kind of step it is."""
+        totals: dict[Category, float] = defaultdict(float)
+        for clue in self.clues:
+            share = 1.0 if clue.step == step else _SAME_AGENT if clue.agent == agent else _ELSEWHERE
+            totals[clue.category] += share * clue.weight
+        if totals:
+            return max(sorted(totals), key=lambda c: totals[c])
+        return self._category_by_kind(step)
+
+    def _category_by_kind(self, step: int) -> Category:
+        view = self.view
+        if view.steps[step].plan or view.steps[step].mode == "plan" or view.keys[step] in view.coordinators:
+            return Category.PLANNING_FAILURE
+        before = step - 1
+        if before >= 0 and (view.steps[before].tool_outputs or view.keys[before] in view.machines):
+            return Category.MISINTERPRETATION_OF_TOOL_OUTPUT
+        return Category.INVENTION_OF_NEW_INFORMATION
+
+    def evidence_at(self, step: int, limit: int = 6) -> tuple[Evidence, ...]:
+        """The heaviest clues at one step, in wire form."""
+        clues = sorted(self.clues_by_step.get(step, ()), key=lambda c: -c.weight)[:limit]
+        return tuple(clue.evidence(self.trace) for clue in clues)
+
+    def all_evidence(self, limit: int) -> tuple[Evidence, ...]:
+        """Evidence of hazards, then clues by weight, without doubles, at most ``limit``."""
+        items: dict[tuple[str, int | None, str], Evidence] = {}
+        for found in (*self.hazards.rated, *self.hazards.present):
+            for evidence in found.evidence:
+                items.setdefault((evidence.kind, evidence.step, evidence.text), evidence)
+        for doubt in self.hazards.not_excluded:
+            for evidence in doubt.evidence:
+                marked = evidence.model_copy(update={"kind": "hazard_not_excluded"})
+                items.setdefault((marked.kind, marked.step, marked.text), marked)
+        for clue in sorted(self.clues, key=lambda c: (-c.weight, c.step)):
+            if len(items) >= limit:
+                break
+            evidence = clue.evidence(self.trace)
+            items.setdefault((evidence.kind, evidence.step, evidence.text), evidence)
+        return tuple(items.values())[:limit]

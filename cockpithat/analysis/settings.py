@@ -1,0 +1,65 @@
+"""Settings of attribution, shared by every method."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from cockpithat.analysis.rules import RuleSet, load_rules
+from cockpithat.consensus import ConsensusSettings
+
+
+class ReviewSettings(BaseModel):
+    """When a person must look at a report."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_confidence: float = Field(
+        0.5, ge=0, le=1, description="a report of less confidence (the weakest marginal) needs a person"
+    )
+    doubtful_asil: bool = Field(
+        True,
+        description="a hazard of ASIL C or D that can't be excluded, because signals are missing, stale or "
+        "invalid, needs a person",
+    )
+
+
+class AttributionSettings(BaseModel):
+    """What every attribution method takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rules_file: Path | None = Field(
+        None, description="hazard rules of the operator, in place of the product's own (docs/rules.md)"
+    )
+    consensus: ConsensusSettings = Field(
+        default_factory=ConsensusSettings, description="parameters of the panel's vote"
+    )
+    review: ReviewSettings = Field(default_factory=ReviewSettings, description="when a person must look")
+    max_evidence: int = Field(40, ge=1, le=1_000, description="evidence items in a report, the heaviest")
+    max_candidates: int = Field(100, ge=1, le=10_000, description="ranked steps in a report")
+    alert_url: str = Field(
+        "",
+        description="generatorURL of alerts; {report_id}, {trace_id}, {vehicle_id} and {session_id} are filled in",
+    )
+
+    def rules(self) -> RuleSet:
+        """The rules in force. Raises ``RulesError``."""
+        return load_rules(self.rules_file)
+
+
+def config_digest(settings: AttributionSettings, rules: RuleSet, **more: Any) -> str:
+    """SHA-256 (hex) of everything that may change a verdict, as canonical JSON.
+
+    The rules count by content and not by file name; where alerts point to does not count.
+    """
+    content = {
+        "settings": settings.model_dump(mode="json", exclude={"rules_file", "alert_url"}),
+        "rules": rules.model_dump(mode="json", by_alias=True, exclude_none=True),
+        **more,
+    }
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

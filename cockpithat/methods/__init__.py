@@ -1,0 +1,1 @@
+"""Attribution methods under one protocol, and the registry that names them."""
