@@ -345,9 +345,10 @@ class ChatClient:
         if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             where = f"check {settings.api_key_env}" if settings.api_key_env else "set api_key_env"
             return KeyMissingError(f"the endpoint refused the key (HTTP {status}): {where}")
-        said = "".join(c for c in content[:400].decode("utf-8", "replace") if c.isprintable())
+        said = "".join(c for c in content[:4_096].decode("utf-8", "replace") if c.isprintable())
+        said = key.redact(said) if key else said  # before it is cut: half a key is still a secret
         return RejectedError(
-            f"the endpoint rejected the request (HTTP {status}): {key.redact(said) if key else said}"[:300],
+            f"the endpoint rejected the request (HTTP {status}): {said[:200]}",
             status=status,
         )
 

@@ -64,6 +64,7 @@ def named_counter(name: str) -> Counter:
         encoding = bpe_openai.get_encoding("o200k_base")
         # The encoder refuses very long texts; a cut costs a token at most.
         return lambda text: sum(
-            len(encoding.encode_ordinary(text[start : start + _CHUNK])) for start in range(0, len(text), _CHUNK)
+            len(encoding.encode_ordinary(text[start : start + _CHUNK]))
+            for start in range(0, len(text), _CHUNK)
         )
     raise ValueError(f"no token counter named {name!r}; there are {APPROXIMATION} and o200k_base")
