@@ -1,6 +1,6 @@
 """The dependency graph of a trace (paper, section 3.1), its distances and its pictures."""
 
-from cockpithat.graph.builder import IncrementalGraph, StepLike, build_graph
+from cockpithat.graph.builder import IncrementalGraph, StepLike, build_graph, graph_of
 from cockpithat.graph.distance import Distances, distances, layer, to_networkx
 from cockpithat.graph.settings import GraphSettings
 from cockpithat.graph.shape import GraphShape, graph_shape, positional_fallback
@@ -13,6 +13,7 @@ __all__ = [
     "StepLike",
     "build_graph",
     "distances",
+    "graph_of",
     "graph_shape",
     "layer",
     "positional_fallback",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from cockpithat.contract.events import IntendedChange, MemoryRef, PlanItem, ToolCall, ToolOutput
-from cockpithat.contract.trace import Edge, EdgeEvidence, Signal, TraceGraph
+from cockpithat.contract.trace import Edge, EdgeEvidence, Signal, Trace, TraceGraph
 from cockpithat.graph.content import read_value, strong
 from cockpithat.graph.control import Call, Dispatches, agent_key, is_terminal, is_user
 from cockpithat.graph.entities import STRONG, Mention, clip, extract
@@ -349,6 +349,13 @@ def build_graph(
     for step in steps:
         graph.add(step)
     return graph.to_wire()
+
+
+def graph_of(trace: Trace, settings: GraphSettings | None = None) -> TraceGraph:
+    """The trace's graph, built now, with its task and roster as common ground, if it came without one."""
+    if trace.graph is not None:
+        return trace.graph
+    return build_graph(trace.steps, settings, task=trace.task, roster=[agent.name for agent in trace.roster])
 
 
 def _short(text: str) -> str:

@@ -21,6 +21,7 @@ from cockpithat.graph.entities import says_something as _says_something
 
 _LEAVES: Final = 400
 _DEPTH: Final = 12
+_LARGEST: Final = 10**15  # beyond it a number has no exact float; NaN and infinities are not below it
 
 
 def read_value(value: Any, into: dict[str, Mention], limit: int, max_chars: int) -> int:
@@ -50,7 +51,7 @@ def read_value(value: Any, into: dict[str, Mention], limit: int, max_chars: int)
                 work += extract(leaf, into, limit)
             else:
                 work += extract(clip(leaf, max(budget, 256)), into, limit)
-        elif isinstance(leaf, int | float) and not isinstance(leaf, bool):
+        elif isinstance(leaf, int | float) and not isinstance(leaf, bool) and abs(leaf) < _LARGEST:
             shown = repr(leaf)
             key = number_key(shown) if leaf >= 0 else f"#{shown}"
             if key is not None:

@@ -46,6 +46,9 @@ _COMMITMENT = re.compile(
 )
 _WORD = re.compile("[^\\W\\d_\u3400-\u4dbf\u4e00-\u9fff]{3,40}|[0-9]{2,12}")
 _HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]{2,24}")
+_HAN_EMPTY = re.compile(
+    "接下来|首先|然后|是否|需要|要不要|帮您|帮你|为您|[我将会来要请并把的了吗呢吧您你先和与]"
+)
 _ENDINGS: Final = ("ing", "ed", "es", "s", "en", "e")
 
 _EMPTY_TEXT: Final = """
@@ -74,8 +77,8 @@ def stems(text: str, limit: int = _STEMS_PER_STEP) -> dict[str, None]:
     found: dict[str, None] = {}
     if not text.isascii():
         for match in _HAN_RUN.finditer(text):
-            run = match[0]
-            found.update(dict.fromkeys(run[i : i + 2] for i in range(len(run) - 1)))
+            for run in _HAN_EMPTY.split(match[0]):
+                found.update(dict.fromkeys(run[i : i + 2] for i in range(len(run) - 1)))
             if len(found) >= limit:
                 return found
     for word in _WORD.findall(text.casefold()):

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Edge, Signal, Step, Trace, TraceGraph
-from cockpithat.graph.builder import build_graph
+from cockpithat.graph.builder import graph_of
 from cockpithat.graph.shape import graph_shape, positional_fallback
 from cockpithat.resources import read_resource
 
@@ -46,13 +46,6 @@ _MEANING: Final = {
 }
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _SLOT = re.compile(r"\{\{([a-z_]+)\}\}")
-
-
-def graph_of(trace: Trace) -> TraceGraph:
-    """The trace's graph, built now if it came without one."""
-    if trace.graph is not None:
-        return trace.graph
-    return build_graph(trace.steps, task=trace.task, roster=[agent.name for agent in trace.roster])
 
 
 def to_json(trace: Trace, report: Report | None = None) -> str:

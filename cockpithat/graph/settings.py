@@ -45,8 +45,8 @@ class GraphSettings(BaseModel):
     common_limit: int = Field(
         default=8,
         ge=1,
-        description="Mentions after which an entity is common ground whatever its share, unless it is strong: "
-        "an address, an id, a path",
+        description="Mentions after which an entity is common ground whatever its share, unless it is strong "
+        "(an address, an id, a path)",
     )
     common_share: float = Field(
         default=0.4,
