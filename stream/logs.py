@@ -144,7 +144,7 @@ def message(record: logging.LogRecord) -> str:
     else:
         safe = tuple(map(_safe, args))
     try:
-        return (record.msg % safe)[:_MAX_TEXT]
+        return str(record.msg % safe)[:_MAX_TEXT]
     except (TypeError, ValueError, KeyError):
         return record.msg[:_MAX_TEXT]  # a template that wants a number where the text was taken out
 

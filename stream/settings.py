@@ -35,6 +35,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from cockpithat.graph.settings import GraphSettings
+from cockpithat.session.settings import EngineSettings
+from cockpithat.vehicle.settings import SnapshotSettings
+
 ENV_PREFIX = "COCKPITHAT_"
 CONFIG_VARIABLE = "COCKPITHAT_CONFIG"
 
@@ -332,8 +336,31 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description=KafkaSettings.__doc__)
     topics: TopicSettings = Field(default_factory=TopicSettings, description=TopicSettings.__doc__)
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description=WorkerSettings.__doc__)
+    engine: EngineSettings = Field(default_factory=EngineSettings, description=EngineSettings.__doc__)
+    snapshots: SnapshotSettings = Field(
+        default_factory=SnapshotSettings, description=SnapshotSettings.__doc__
+    )
+    graph: GraphSettings = Field(default_factory=GraphSettings, description=GraphSettings.__doc__)
     health: HealthSettings = Field(default_factory=HealthSettings, description=HealthSettings.__doc__)
     logs: LogSettings = Field(default_factory=LogSettings, description=LogSettings.__doc__)
+
+    @model_validator(mode="after")
+    def _kept_long_enough(self) -> Self:
+        least = 2 * self.longest_hold_ms
+        if self.topics.input_retention_ms < least:
+            raise ValueError(
+                f"topics.input_retention_ms is {self.topics.input_retention_ms}: shorter than twice the "
+                f"longest hold, events could be deleted while they are needed; set it to {least} or more, "
+                "or lower engine.max_age_ms"
+            )
+        return self
+
+    @property
+    def longest_hold_ms(self) -> int:
+        """Longest time an input's offset is held: a session's greatest age and all waits after it."""
+        engine = self.engine
+        waits = engine.silence_ms + engine.grace_ms + engine.end_wait_ms + engine.snapshot_wait_ms
+        return engine.max_age_ms + waits
 
     @classmethod
     def settings_customise_sources(
@@ -373,7 +400,8 @@ def _explain(error: ValidationError) -> Iterator[str]:
             yield f"{place}: no such setting; see docs/configuration.md"
         else:
             message = item["msg"].removeprefix("Value error, ")
-            yield f"{place}: {message} ({variable_name(item['loc'])})"
+            variable = f" ({variable_name(item['loc'])})" if item["loc"] else ""
+            yield f"{place}: {message}{variable}"
 
 
 def variable_name(place: tuple[int | str, ...]) -> str:
@@ -467,7 +495,7 @@ def reference() -> str:
             f"`{'.'.join(place)}`",
             f"`{variable_name(place)}`",
             _default(field),
-            _cell(field.description or ""),
+            _cell(field.description or "").rstrip(".") + ".",
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(line.rstrip() for line in lines).replace("\n\n\n", "\n\n") + "\n"

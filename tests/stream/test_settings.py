@@ -61,6 +61,7 @@ def test_lists_in_the_environment_are_written_as_people_write_them(
         ("COCKPITHAT_WORKER__CALL_DEADLINE_S", "500", "deadlines must not shrink"),
         ("COCKPITHAT_TOPICS__REPORTS", "cockpit.traces.v1", "share the name 'cockpit.traces.v1'"),
         ("COCKPITHAT_TOPICS__REPORTS", "a b", "topics.reports"),
+        ("COCKPITHAT_ENGINE__MAX_AGE_MS", "604800000", "input_retention_ms is .* twice the longest hold"),
         ("COCKPITHAT_KAFKA", "{", "kafka"),
         ("COCKPITHAT_CONFIG", "/nowhere/settings.yaml", "cannot read /nowhere/settings.yaml: No such file"),
     ],
