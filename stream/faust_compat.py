@@ -21,6 +21,7 @@ from typing import Any, cast
 import faust
 from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.partitioner import murmur2 as _murmur2
 from faust.app import BootStrategy
 from faust.exceptions import ConsumerNotStarted
 from faust.transport.drivers import aiokafka as driver
@@ -228,6 +229,16 @@ def end_offset(app: StreamApp, topic: str, partition: int) -> int | None:
         return None
 
 
+def committed_offset(app: StreamApp, topic: str, partition: int) -> int | None:
+    """The committed offset that Faust sought to after the last rebalance; ``None`` when there was none."""
+    return cast("int | None", cast(Any, app.consumer)._committed_offset.get(TP(topic, partition)))
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of Kafka's default partitioner, as an unsigned 32-bit integer."""
+    return int(_murmur2(key)) & 0xFFFFFFFF
+
+
 def assignment(app: StreamApp) -> Collection[tuple[str, int]]:
     """The partitions that this member has now."""
     try:
@@ -241,37 +252,36 @@ async def commit(app: StreamApp) -> None:
     await app.consumer.commit()
 
 
-async def run(app: StreamApp, stop: asyncio.Event, *, started: Callable[[], None] = lambda: None) -> None:
+async def run(
+    app: StreamApp, stop: asyncio.Event, *, before_stop: Callable[[], Awaitable[None]] | None = None
+) -> None:
     """Run the app until ``stop`` is set or it crashes; raises what it crashed with.
 
-    Faust's own worker is not used: it takes over logging, the process title and the signals.
+    ``before_stop`` runs while the consumer is still there to commit. Faust's own worker is not used: it
+    takes over logging, the process title and the signals.
     """
     app.in_worker = True
-    starting = asyncio.create_task(_start(app, started), name="faust-start")
+    starting = asyncio.create_task(app.start(), name="faust-start")
     stopping = asyncio.create_task(stop.wait(), name="stop-requested")
     crashed = asyncio.create_task(_crashed(app), name="faust-crashed")
     try:
         await asyncio.wait({stopping, crashed, starting}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done() and not starting.cancelled() and starting.exception() is None:
+        if starting.done() and starting.exception() is None:
             await asyncio.wait({stopping, crashed}, return_when=asyncio.FIRST_COMPLETED)
+        if before_stop is not None and not crashed.done():
+            await before_stop()
     finally:
         for task in (starting, stopping, crashed):
-            if not task.done():
-                task.cancel()
+            task.cancel()
         await asyncio.gather(starting, stopping, crashed, return_exceptions=True)
         await app.stop()
-    if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
+    if not starting.cancelled() and (error := starting.exception()) is not None:
         raise error
     if app.crash_reason is not None:
         raise app.crash_reason
 
 
-async def _start(app: StreamApp, started: Callable[[], None]) -> None:
-    await app.start()
-    started()
-
-
 async def _crashed(app: StreamApp) -> None:
-    # mode offers no waitable for a crash of any child that is safe across its own restarts.
+    # mode has nothing to wait for that survives its own restarts of children.
     while app.crash_reason is None:
         await asyncio.sleep(0.1)

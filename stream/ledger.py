@@ -41,6 +41,7 @@ class Mark:
     offset: int
     high: int = -1
     session: tuple[str, str] | None = None
+    last: bool = False
 
     def headers(self) -> tuple[tuple[str, bytes], ...]:
         """As Kafka headers."""
@@ -52,6 +53,8 @@ class Mark:
             ("offset", str(self.offset)),
             ("high", str(self.high)),
         ]
+        if self.last:
+            pairs.append(("last", "1"))
         if self.session is not None:
             pairs += [("vehicle", self.session[0]), ("session", self.session[1])]
         return tuple((PREFIX + name, value.encode("utf-8", "surrogatepass")) for name, value in pairs)
@@ -74,6 +77,7 @@ class Mark:
                 int(found["offset"]),
                 int(found["high"]),
                 session,
+                "last" in found,
             )
         except (KeyError, ValueError):
             return None
@@ -88,6 +92,7 @@ class Ledger:
         self.high = -1
         self._ids: dict[tuple[str, int], int] = {}
         self._closed: dict[tuple[str, str], int] = {}
+        self._done: set[int] = set()
 
     def restore(self, marks: Iterable[Mark]) -> None:
         """Take over what :func:`read_back` found."""
@@ -100,11 +105,17 @@ class Ledger:
         self._ids[mark.id, mark.revision] = mark.offset
         if mark.session is not None:
             self._closed[mark.session] = max(mark.offset, self._closed.get(mark.session, -1))
+        if mark.last:
+            self._done.add(mark.offset)
         self.high = max(self.high, mark.offset, mark.high)
 
     def has(self, identity: str, revision: int = 1) -> bool:
         """Whether that revision of that record is out."""
         return (identity, revision) in self._ids
+
+    def is_done(self, offset: int) -> bool:
+        """Whether everything that comes of the input record at ``offset`` is out."""
+        return offset in self._done
 
     def accounts_for(self, session: tuple[str, str], offset: int) -> bool:
         """Whether an event of ``session`` at ``offset`` went into an output that is out."""
@@ -121,9 +132,10 @@ class Ledger:
         *,
         revision: int = 1,
         session: tuple[str, str] | None = None,
+        last: bool = False,
     ) -> Mark:
         """A mark for an output that is about to be written, noted as published from now on."""
-        mark = Mark(identity, revision, self.input, self.partition, offset, session=session)
+        mark = Mark(identity, revision, self.input, self.partition, offset, session=session, last=last)
         self.note(mark)
         return replace(mark, high=self.high)
 
@@ -131,6 +143,7 @@ class Ledger:
         """Drop what accounts only for input before ``offset``: it cannot be read again."""
         self._ids = {key: at for key, at in self._ids.items() if at >= offset}
         self._closed = {key: at for key, at in self._closed.items() if at >= offset}
+        self._done = {at for at in self._done if at >= offset}
 
     def __len__(self) -> int:
         return len(self._ids)

@@ -1,0 +1,421 @@
+"""The role ``assemble``: session events and vehicle snapshots become traces.
+
+One session engine a partition. What it holds is kept by offset alone: a new owner reads the events of open
+sessions again, and what earlier owners have written tells which sessions are closed already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from cockpithat.contract.deadletter import DeadLetterReason
+from cockpithat.contract.events import SESSION_EVENT, SessionEnd, SessionStart, StepEvent
+from cockpithat.contract.trace import SourceRef, Trace
+from cockpithat.session.budget import OpenSessionBudget
+from cockpithat.session.effects import (
+    DeadLettered,
+    DuplicateIgnored,
+    Effect,
+    SessionQuarantined,
+    TraceClosed,
+)
+from cockpithat.session.engine import SessionEngine
+from cockpithat.vehicle.log import SnapshotLog
+from stream.context import WorkerContext
+from stream.cutting import fit
+from stream.decoding import Decoder, UndecodableError
+from stream.ledger import Ledger, Mark
+from stream.partitioning import KeyCheck
+from stream.records import Output, Record
+from stream.roles.base import PartitionedRole, Unit
+from stream.snapshots import Refused, SnapshotReader, fetch
+
+log = logging.getLogger(__name__)
+
+NAME = "assemble"
+SNAPSHOT_LOOKBACK_MS = 15 * 60_000
+_STALE_MS = 5_000
+_PRIME_TIMEOUT_S = 60.0
+_MAX_EVENT_BYTES = 16 * 1024 * 1024
+_NO_TICKET = -1  # the snapshot topic has no committed offset to hold
+
+Pair = tuple[Output, Mark]
+
+
+class AssembleUnit(Unit):
+    """One partition of session events: its engine, and what of it is out already."""
+
+    stage = "session"
+
+    def __init__(self, role: Assemble, partition: int) -> None:
+        self._role = role
+        self._engine = role.engine()
+        self._recent: Record | None = None
+        self._primed = False
+        self._prime_deadline = 0.0
+        self._snapshot_ledger = Ledger(role.context.settings.topics.vehicle_snapshots, partition)
+        self._snapshots_ready = False
+        self._refused: list[Refused] = []
+        super().__init__(role.context, role.topic, partition)
+
+    def floor(self) -> int | None:
+        """The first event of the oldest open session."""
+        return self._engine.hold_offset
+
+    def read_back_from(self) -> Sequence[str]:
+        """Traces, summaries of quarantined sessions, and dead letters."""
+        topics = self.context.settings.topics
+        return (topics.traces, topics.sessions, topics.dlq(topics.session_events))
+
+    @property
+    def open_sessions(self) -> int:
+        """Sessions that are open in this partition."""
+        return self._engine.open_sessions
+
+    async def prepare(self, offset: int, timestamp_ms: int) -> None:
+        """Start to read snapshots, from where the oldest held session needs them."""
+        reader = self._role.reader
+        reader.assign(self.partition, timestamp_ms)
+        self._prime_deadline = time.monotonic() + _PRIME_TIMEOUT_S
+        while (start := reader.start_offset(self.partition)) is None:
+            await asyncio.sleep(0.02)
+            if time.monotonic() > self._prime_deadline:
+                log.warning(
+                    "snapshots not found in time", extra={"topic": self.topic, "partition": self.partition}
+                )
+                return
+        topics = self.context.settings.topics
+        source = (topics.vehicle_snapshots, self.partition)
+        marks = await self.read_back(topics.dlq(topics.vehicle_snapshots), source, start)
+        self._snapshot_ledger.restore(marks)
+        self._snapshots_ready = True
+        refused, self._refused = self._refused, []
+        self.refuse(refused)
+
+    def may_process(self, record: Record) -> bool:
+        """While catching up, an event waits for the snapshots of its time: they say who sends any."""
+        if self._primed:
+            return True
+        if self._role.reader.reached(self.partition, record.timestamp):
+            if self._role.reader.at_end(self.partition) and self.lag() <= 1:
+                self._caught_up()
+            return True
+        if time.monotonic() > self._prime_deadline:
+            log.warning(
+                "snapshots lag behind events; going on without",
+                extra={"topic": self.topic, "partition": self.partition},
+            )
+            self._caught_up()
+            return True
+        return False
+
+    def _caught_up(self) -> None:
+        self._primed = True
+        self._role.reader.caught_up(self.partition)
+
+    def process(self, record: Record) -> None:
+        """Decode one event, give it to the engine, publish what comes of it."""
+        held = self._engine.hold_offset
+        held = record.offset if held is None else min(held, record.offset)
+        self._recent = record
+        self._prime_deadline = time.monotonic() + _PRIME_TIMEOUT_S
+        self.hold.passed(record.offset, record.timestamp)
+        try:
+            event = self._decode(record)
+        except UndecodableError as error:
+            self._count("dead_lettered")
+            self.context.guard.bad()
+            pair = self.dead_letter(record, error.reason, error.detail, stage="decode")
+            if pair is not None:
+                self.submit([pair], held=self.hold.acquire(held))
+            return
+        if self.ledger.accounts_for((event.vehicle_id, event.session_id), record.offset):
+            return  # read again; the session's trace is out and this event went into it
+        now = self.context.now_ms()
+        with self._role.guard:
+            effects = self._engine.apply(
+                event, record.source(), size=record.size, broker_ts=record.timestamp, wall_ms=now
+            )
+        self._judge_intake(effects)
+        self._emit(effects, held)
+
+    def tick(self, now_ms: int) -> None:
+        """Close what silence, grace and bounds close, also when nothing arrives."""
+        super().tick(now_ms)
+        if not self.ready or not self.idle:
+            return
+        if not self._primed and self.lag() == 0:
+            self._caught_up()
+        held = self._engine.hold_offset
+        with self._role.guard:
+            effects = self._engine.advance(now_ms, catching_up=self._catching_up(now_ms))
+        if effects:
+            self._emit(effects, held if held is not None else (self.hold.position or 0))
+        self.ledger.forget_before(self.hold.committable or 0)
+
+    def close(self) -> None:
+        """The partition goes: its vehicles too."""
+        super().close()
+        self._engine.discard()
+        self._role.reader.unassign(self.partition)
+
+    def _catching_up(self, now_ms: int) -> bool:
+        """Old events are still waiting: wall-clock silence would be ours, not the vehicle's."""
+        if self.lag() > 0 and self.last_timestamp < now_ms - _STALE_MS:
+            return True
+        return not self._primed
+
+    def _decode(self, record: Record) -> SessionStart | StepEvent | SessionEnd:
+        event = self._role.decoder.decode(record.value)
+        if record.key != event.vehicle_id.encode("utf-8", "surrogatepass"):
+            raise UndecodableError(
+                DeadLetterReason.WRONG_KEY, "the record's key is not the event's vehicle_id"
+            )
+        self._role.keys.check(record)
+        return event
+
+    def _judge_intake(self, effects: Iterable[Effect]) -> None:
+        result = "accepted"
+        for effect in effects:
+            if isinstance(effect, DuplicateIgnored):
+                result = "duplicate"
+            elif isinstance(effect, DeadLettered):
+                result = "dead_lettered"
+        self._count(result)
+        if result == "dead_lettered":
+            self.context.guard.bad()
+        else:
+            self.context.guard.good()
+
+    def _count(self, result: str) -> None:
+        self.context.metrics.events.labels(result).inc()
+
+    def _emit(self, effects: Sequence[Effect], held: int) -> None:
+        """Publish effects in their order. What needs bytes that are gone from memory reads them again."""
+        missing = {
+            source.offset
+            for effect in effects
+            for source in _sources(effect)
+            if self._recent is None or source.offset != self._recent.offset
+        }
+        records = {} if self._recent is None else {self._recent.offset: self._recent}
+        ticket = self.hold.acquire(held)
+        if missing:
+            task = asyncio.create_task(self._emit_later(list(effects), missing, records, ticket))
+            self._role.keep(task)
+        else:
+            self._publish(effects, records, ticket)
+
+    async def _emit_later(
+        self, effects: Sequence[Effect], missing: set[int], records: dict[int, Record], ticket: int
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(
+            self.context.executor,
+            lambda: fetch(self.context.reading(), self.topic, self.partition, missing),
+        )
+        if len(found) < len(missing):
+            log.error(
+                "records to dead-letter are gone from their topic; is its retention too short?",
+                extra={"topic": self.topic, "partition": self.partition, "count": len(missing) - len(found)},
+            )
+        self._publish(effects, {**found, **records}, ticket)
+
+    def _publish(self, effects: Sequence[Effect], records: dict[int, Record], ticket: int) -> None:
+        pairs: list[Pair] = []
+        for effect in effects:
+            if isinstance(effect, TraceClosed):
+                pairs.extend(self._trace(effect.trace))
+            elif isinstance(effect, DeadLettered):
+                pairs.extend(self._late(effect, records))
+            elif isinstance(effect, SessionQuarantined):
+                pairs.extend(self._quarantine(effect, records))
+        if pairs:
+            self.submit(pairs, held=ticket)
+        else:
+            self.hold.release(ticket)
+
+    def _trace(self, trace: Trace) -> Iterable[Pair]:
+        metrics = self.context.metrics
+        if self.ledger.has(trace.trace_id, trace.revision):
+            return
+        topic = self.context.settings.topics.traces
+        # Headroom for the headers and for what the broker counts beside the value.
+        whole, value = fit(trace, self.context.settings.kafka.max_message_bytes - 16_384)
+        if whole is not trace:
+            log.warning(
+                "trace cut to fit a record",
+                extra={"trace_id": trace.trace_id, "topic": topic, "bytes": len(value)},
+            )
+        metrics.sessions_closed.labels(trace.close_reason.value).inc()
+        if trace.revision > 1:
+            metrics.sessions_reopened.inc()
+        mark = self.ledger.mark(
+            trace.trace_id,
+            (self.hold.position or 1) - 1,
+            revision=trace.revision,
+            session=(trace.vehicle_id, trace.session_id),
+        )
+        partition = self.context.partitions.beside(topic, self.partition)
+        yield Output(topic, partition, _key(trace.vehicle_id), value), mark
+
+    def _late(self, effect: DeadLettered, records: dict[int, Record]) -> Iterable[Pair]:
+        record = records.get(effect.source.offset)
+        if record is None:
+            return
+        pair = self.dead_letter(
+            record,
+            effect.reason,
+            effect.detail,
+            vehicle_id=effect.vehicle_id,
+            session_id=effect.session_id,
+        )
+        if pair is not None:
+            yield pair
+
+    def _quarantine(self, effect: SessionQuarantined, records: dict[int, Record]) -> Iterable[Pair]:
+        self.context.metrics.sessions_quarantined.inc()
+        log.error(
+            "session quarantined; its events are dead letters",
+            extra={"partition": self.partition, "topic": self.topic, "detail": effect.error[:200]},
+        )
+        for source in effect.sources:
+            record = records.get(source.offset)
+            if record is None:
+                continue
+            pair = self.dead_letter(
+                record,
+                DeadLetterReason.QUARANTINED,
+                effect.error,
+                vehicle_id=effect.vehicle_id,
+                session_id=effect.session_id,
+            )
+            if pair is not None:
+                yield pair
+        topic = self.context.settings.topics.sessions
+        summary = effect.summary
+        if self.ledger.has(summary.summary_id, summary.revision):
+            return
+        self.context.metrics.summaries.inc()
+        mark = self.ledger.mark(
+            summary.summary_id,
+            (self.hold.position or 1) - 1,
+            revision=summary.revision,
+            session=(effect.vehicle_id, effect.session_id),
+        )
+        partition = self.context.partitions.beside(topic, self.partition)
+        value = summary.model_dump_json().encode("utf-8", "surrogatepass")
+        yield Output(topic, partition, _key(effect.vehicle_id), value), mark
+
+    def refuse(self, refused: Iterable[Refused]) -> None:
+        """Dead-letter snapshots of this partition, once it is known which are out already."""
+        if not self._snapshots_ready:
+            self._refused.extend(refused)
+            return
+        for item in refused:
+            self.context.guard.bad()
+            self.context.metrics.snapshots.labels("dead_lettered").inc()
+            pair = self.dead_letter(
+                item.record, item.reason, item.detail, stage="snapshot", ledger=self._snapshot_ledger
+            )
+            if pair is not None:
+                self.submit([pair], held=_NO_TICKET)
+
+
+def _sources(effect: Effect) -> Sequence[SourceRef]:
+    if isinstance(effect, DeadLettered):
+        return (effect.source,)
+    return effect.sources if isinstance(effect, SessionQuarantined) else ()
+
+
+def _key(vehicle_id: str) -> bytes:
+    return vehicle_id.encode("utf-8", "surrogatepass")
+
+
+class Assemble(PartitionedRole[AssembleUnit]):
+    """See the module."""
+
+    name = NAME
+
+    def __init__(self, context: WorkerContext) -> None:
+        super().__init__(context)
+        settings = context.settings
+        self.topic = settings.topics.session_events
+        self.guard = threading.Lock()
+        self.snapshots = SnapshotLog(settings.snapshots)
+        self.budget = OpenSessionBudget(settings.engine.max_open_sessions)
+        self.decoder: Decoder[SessionStart | StepEvent | SessionEnd] = Decoder(
+            SESSION_EVENT, max_bytes=_MAX_EVENT_BYTES
+        )
+        self.keys = KeyCheck(context.partitions, context.metrics, context.health)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self.reader = SnapshotReader(
+            context.reading(),
+            settings.topics.vehicle_snapshots,
+            self.snapshots,
+            guard=self.guard,
+            refused=lambda refused: self._from_reader(self._refused, refused),
+            accepted=lambda count: self._from_reader(self._accepted, count),
+            failed=lambda error: self._from_reader(context.fatal, error),
+            lookback_ms=SNAPSHOT_LOOKBACK_MS,
+        )
+
+    def engine(self) -> SessionEngine:
+        """A fresh engine for a partition."""
+        settings = self.context.settings
+        return SessionEngine(settings.engine, self.snapshots, graph=settings.graph, budget=self.budget)
+
+    def unit(self, partition: int) -> AssembleUnit:
+        """See :class:`PartitionedRole`."""
+        return AssembleUnit(self, partition)
+
+    async def start(self) -> None:
+        """Start the snapshot reader."""
+        self.reader.start()
+
+    def tick(self, now_ms: int) -> None:
+        """Also reports what the engines and the log hold."""
+        super().tick(now_ms)
+        metrics = self.context.metrics
+        metrics.open_sessions.set(sum(unit.open_sessions for unit in self.units.values()))
+        metrics.snapshot_log_bytes.set(self.snapshots.memory_bytes)
+        metrics.snapshot_log_vehicles.set(self.snapshots.vehicles)
+
+    async def stop(self) -> None:
+        """Let out what is under way, then stop reading snapshots."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().stop()
+        await asyncio.get_running_loop().run_in_executor(self.context.executor, self.reader.stop)
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a reference to a task until it is done; what it raises ends the process."""
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self.context.fatal(error)
+
+    def _from_reader(self, call: Callable[[Any], None], argument: Any) -> None:
+        """From the reader's thread to the event loop, which may be closed already."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, argument)
+
+    def _refused(self, refused: list[Refused]) -> None:
+        for item in refused:
+            unit = self.units.get(item.record.partition)
+            if unit is not None:
+                unit.refuse([item])
+
+    def _accepted(self, count: int) -> None:
+        self.context.metrics.snapshots.labels("accepted").inc(count)
+        self.context.guard.good(count)
+        self.context.health.progress()

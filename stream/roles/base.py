@@ -1,0 +1,377 @@
+"""What all roles share: one unit of work an input partition, from assignment to revocation.
+
+A unit is made when its partition is assigned and thrown away at the next rebalance, kept partitions too:
+Faust seeks every one back to its committed offset, and whatever state there was is built again from there.
+Its first record tells where that offset is. Only then does the unit fence earlier owners and read back what
+they have written, while records wait in a backlog; a silent partition costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from cockpithat.contract.deadletter import DeadLetterReason
+from stream.context import WorkerContext
+from stream.deadletters import dead_letter, identity
+from stream.ledger import Ledger, Mark, marked, read_back
+from stream.publish import FencedError, PartitionPublisher, PublicationError
+from stream.records import Output, Record
+
+log = logging.getLogger(__name__)
+
+_BACKLOG_RECORDS = 2_000
+_BACKLOG_BYTES = 32 * 1024 * 1024
+_SLICE = 200
+_FENCED_GRACE_S = 20.0
+_SILENT_MS = 2_000
+
+
+class Role(Protocol):
+    """A role of the worker: what is done with the records of one input topic."""
+
+    name: str
+    topic: str
+
+    @property
+    def in_flight(self) -> int:
+        """Sessions being worked on beyond the record in hand."""
+        ...
+
+    async def start(self) -> None:
+        """Bring up what the role needs beside Faust."""
+        ...
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        """The partitions that this worker has from now on; all state of earlier ones is void."""
+        ...
+
+    def revoked(self) -> None:
+        """A rebalance begins: publish nothing more, give up work in flight."""
+        ...
+
+    def receive(self, record: Record) -> None:
+        """Take a record; neither blocks nor raises for what is wrong with the record."""
+        ...
+
+    def tick(self, now_ms: int) -> None:
+        """Time passes, about four times a second."""
+        ...
+
+    async def stop(self) -> None:
+        """Give back everything within a few seconds."""
+        ...
+
+
+class Unit(ABC):
+    """The state of one input partition under one role."""
+
+    stage: str
+
+    def __init__(self, context: WorkerContext, topic: str, partition: int) -> None:
+        self.context = context
+        self.topic = topic
+        self.partition = partition
+        self.ledger = Ledger(topic, partition)
+        self.hold = context.holds.open(topic, partition, self.floor)
+        self.last_timestamp = 0
+        self._publisher: PartitionPublisher | None = None
+        self._backlog: deque[Record] = deque()
+        self._backlog_bytes = 0
+        self._next_offset: int | None = None
+        self._recovery: asyncio.Task[None] | None = None
+        self._ready = False
+        self._draining = False
+        self._closed = False
+        self._assigned_ms = context.now_ms()
+
+    def floor(self) -> int | None:
+        """The lowest offset that the unit's own state needs."""
+        return None
+
+    @abstractmethod
+    def read_back_from(self) -> Sequence[str]:
+        """Topics whose tail tells what is out already."""
+
+    @abstractmethod
+    def process(self, record: Record) -> None:
+        """Take one record, in order. Sync, and bounded in time."""
+
+    async def prepare(self, offset: int, timestamp_ms: int) -> None:
+        """Whatever else must be in place before the record at the committed ``offset`` is taken.
+
+        ``timestamp_ms`` is that record's, or the wall clock where there is no such record yet.
+        """
+        return
+
+    def may_process(self, record: Record) -> bool:
+        """Whether ``record`` can be taken now; it is asked again at every tick."""
+        return True
+
+    def tick(self, now_ms: int) -> None:
+        """Time passes. A partition that stays silent is taken over after a moment, too."""
+        if self._recovery is None and now_ms - self._assigned_ms > _SILENT_MS:
+            offset = self.context.committed_offset(self.topic, self.partition)
+            self._recovery = asyncio.create_task(self._recover(offset or 0, now_ms))
+        self._drain()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every record that arrived has been taken."""
+        return not self._backlog
+
+    @property
+    def ready(self) -> bool:
+        """Whether the unit takes records (it has recovered and is not closed)."""
+        return self._ready and not self._closed
+
+    def receive(self, record: Record) -> None:
+        """Take a record, or keep it until the unit is ready."""
+        if self._closed or (self._next_offset is not None and record.offset < self._next_offset):
+            return  # Faust sought back within this ownership; it has been taken
+        self._next_offset = record.offset + 1
+        self._backlog.append(record)
+        self._backlog_bytes += record.size
+        if self._recovery is None:
+            self._recovery = asyncio.create_task(self._recover(record.offset, record.timestamp))
+        if len(self._backlog) > _BACKLOG_RECORDS or self._backlog_bytes > _BACKLOG_BYTES:
+            self.context.pauses.pause(self.topic, self.partition, "backlog")
+        self._drain()
+
+    def lag(self) -> int:
+        """Records of the partition that have not been taken."""
+        end = self.context.end_offset(self.topic, self.partition)
+        position = self.hold.position
+        if end is None:
+            return len(self._backlog)
+        if position is None:
+            position = self._backlog[0].offset if self._backlog else end
+        return max(len(self._backlog), end - position)
+
+    def submit(self, outputs: Sequence[tuple[Output, Mark]], *, held: int, committed: object = None) -> None:
+        """Publish ``outputs`` together, in order; the ticket ``held`` is released once they are out."""
+        if self._publisher is None or self._closed:
+            return
+
+        def done() -> None:
+            self.hold.release(held)
+            self.published([mark for _, mark in outputs], committed)
+
+        self._publisher.submit([marked(output, mark) for output, mark in outputs], done)
+
+    def published(self, marks: Sequence[Mark], tag: object) -> None:
+        """Outputs are out. Called on the event loop."""
+        return
+
+    def dead_letter(
+        self,
+        record: Record,
+        reason: DeadLetterReason,
+        detail: str,
+        *,
+        vehicle_id: str | None = None,
+        session_id: str | None = None,
+        stage: str | None = None,
+        ledger: Ledger | None = None,
+    ) -> tuple[Output, Mark] | None:
+        """The dead letter of ``record``; ``None`` when it is out already, by the ledger of its topic."""
+        name = identity(record.topic, record.partition, record.offset)
+        ledger = ledger or self.ledger
+        if ledger.has(name):
+            return None
+        topic = self.context.settings.topics.dlq(record.topic)
+        output = dead_letter(
+            record,
+            reason,
+            detail=detail,
+            stage=stage or self.stage,
+            topic=topic,
+            partition=self.context.partitions.beside(topic, record.partition),
+            vehicle_id=vehicle_id,
+            session_id=session_id,
+        )
+        self.context.metrics.dead_letters.labels(record.topic, reason.value).inc()
+        log.warning(
+            "record dead-lettered",
+            extra={
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "reason": reason.value,
+                "detail": detail,
+                "stage": stage or self.stage,
+            },
+        )
+        return output, ledger.mark(name, record.offset, last=True)
+
+    def close(self) -> None:
+        """Publish nothing more. The hold goes with the partition."""
+        self._closed = True
+        self._backlog.clear()
+        if self._recovery is not None:
+            self._recovery.cancel()
+        if self._publisher is not None:
+            self._publisher.close()
+        self.context.holds.close(self.topic, self.partition)
+        self.context.metrics.forget_partition(self.topic, self.partition)
+
+    async def drained(self) -> None:
+        """Wait until what was submitted is out."""
+        if self._publisher is not None:
+            await self._publisher.drained()
+
+    async def _recover(self, offset: int, timestamp_ms: int) -> None:
+        context = self.context
+        publisher = PartitionPublisher(
+            context.writer(self.topic, self.partition),
+            context.executor,
+            failed=self._publication_failed,
+            committed=lambda _: self._committed(),
+        )
+        self._publisher = publisher
+        try:
+            await publisher.open()
+            for topic in self.read_back_from():
+                self.ledger.restore(await self.read_back(topic, (self.topic, self.partition), offset))
+            await self.prepare(offset, timestamp_ms)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if not self._closed:
+                self._publication_failed(error)
+            return
+        log.info(
+            "partition taken over",
+            extra={
+                "topic": self.topic,
+                "partition": self.partition,
+                "offset": offset,
+                "published": len(self.ledger),
+            },
+        )
+        self._ready = True
+        self._drain()
+
+    async def read_back(self, topic: str, source: tuple[str, int], needed_from: int) -> list[Mark]:
+        """See :func:`stream.ledger.read_back`, off the event loop."""
+        context = self.context
+        return await asyncio.get_running_loop().run_in_executor(
+            context.executor,
+            lambda: read_back(
+                context.reading(),
+                topic,
+                context.partitions.beside(topic, self.partition),
+                input=source,
+                needed_from=needed_from,
+            ),
+        )
+
+    def _drain(self) -> None:
+        if self._draining or not self._ready:
+            return
+        taken = 0
+        self._draining = True
+        try:
+            while self._backlog and not self._closed and taken < _SLICE:
+                record = self._backlog[0]
+                if not self.may_process(record):
+                    return
+                self._backlog.popleft()
+                self._backlog_bytes -= record.size
+                taken += 1
+                self.last_timestamp = record.timestamp
+                self.process(record)
+                self.context.health.progress()
+        finally:
+            self._draining = False
+        if self._closed:
+            return
+        if self._backlog:
+            # The loop must get a turn between slices, for heartbeats and other partitions.
+            asyncio.get_running_loop().call_soon(self._drain)
+        if len(self._backlog) <= _BACKLOG_RECORDS // 2 and self._backlog_bytes <= _BACKLOG_BYTES // 2:
+            self.context.pauses.resume(self.topic, self.partition, "backlog")
+
+    def _committed(self) -> None:
+        self.context.metrics.transactions.labels("committed").inc()
+        self.context.health.progress()
+
+    def _publication_failed(self, error: Exception) -> None:
+        self.context.metrics.transactions.labels("aborted").inc()
+        if isinstance(error, FencedError):
+            # Another worker has the partition: a rebalance that tells us so is on its way.
+            log.warning(
+                "fenced by the partition's new owner",
+                extra={"topic": self.topic, "partition": self.partition},
+            )
+            asyncio.get_running_loop().call_later(_FENCED_GRACE_S, self._still_fenced)
+            return
+        self.context.metrics.delivery_failures.inc()
+        self.context.fatal(error)
+
+    def _still_fenced(self) -> None:
+        if not self._closed:
+            self.context.fatal(
+                PublicationError(
+                    f"{self.topic} partition {self.partition}: fenced, yet still assigned; is the "
+                    "transactional id in use by another group? set kafka.transactional_id_prefix"
+                )
+            )
+
+
+U = TypeVar("U", bound=Unit)
+
+
+class PartitionedRole(ABC, Generic[U]):
+    """A role that keeps a unit for each of its partitions."""
+
+    name: str
+    topic: str
+
+    def __init__(self, context: WorkerContext) -> None:
+        self.context = context
+        self.units: dict[int, U] = {}
+
+    @abstractmethod
+    def unit(self, partition: int) -> U:
+        """A fresh unit for an assigned partition."""
+
+    @property
+    def in_flight(self) -> int:
+        """Nothing is worked on beyond the record in hand."""
+        return 0
+
+    async def start(self) -> None:
+        """Nothing to bring up."""
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        """See :class:`Role`."""
+        self.revoked()
+        self.units = {partition: self.unit(partition) for partition in sorted(partitions)}
+        self.context.metrics.assigned_partitions.labels(self.topic).set(len(self.units))
+
+    def revoked(self) -> None:
+        """See :class:`Role`."""
+        for unit in self.units.values():
+            unit.close()
+        self.units = {}
+
+    def receive(self, record: Record) -> None:
+        """See :class:`Role`."""
+        unit = self.units.get(record.partition)
+        if unit is not None:
+            unit.receive(record)
+
+    def tick(self, now_ms: int) -> None:
+        """See :class:`Role`."""
+        for unit in list(self.units.values()):
+            unit.tick(now_ms)
+
+    async def stop(self) -> None:
+        """Let out what is submitted, then close."""
+        await asyncio.gather(*(unit.drained() for unit in self.units.values()))
+        self.revoked()

@@ -1,0 +1,342 @@
+"""Reads vehicle snapshots into the snapshot log, beside Faust (design, decision 9).
+
+Snapshots are by far the most records, so a librdkafka batch loop on a thread of its own takes them. It has
+no consumer group: it reads the partitions that the worker owns of session events, since both topics are
+keyed by vehicle and have the same number of partitions. Nothing is committed; after an assignment it starts
+at the time from which the held sessions need vehicle state.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from cockpithat.contract.deadletter import DeadLetterReason
+from cockpithat.contract.trace import SourceRef
+from stream.records import Record
+
+log = logging.getLogger(__name__)
+
+_BATCH = 1_000
+_POLL_S = 0.1
+_LOOKUP_S = 10.0
+
+
+class Rejection(Protocol):
+    """Why a snapshot record was refused."""
+
+    @property
+    def source(self) -> SourceRef: ...
+    @property
+    def reason(self) -> DeadLetterReason: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+class Log(Protocol):
+    """What the reader needs of :class:`cockpithat.vehicle.log.SnapshotLog`."""
+
+    def offer(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        broker_ts: int,
+    ) -> Rejection | None: ...
+    def take_rejected(self) -> Sequence[Rejection]: ...
+    def forget_partition(self, partition: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record to dead-letter, with its bytes."""
+
+    record: Record
+    reason: DeadLetterReason
+    detail: str
+
+
+@dataclass(slots=True)
+class _State:
+    """One partition's reading. Written by the thread, read from the event loop: single fields only."""
+
+    start: int | None = None  # first offset read, once it is known
+    newest_ts: int = 0  # Kafka timestamp of the newest record taken
+    at_end: bool = False
+    paused: bool = False
+    head_ts: int | None = None  # Kafka timestamp of the event that waits for snapshots; None: no pacing
+
+
+class SnapshotReader:
+    """Follows an assignment given partition by partition. Safe to call from the event loop.
+
+    ``refused`` is called on the reader's thread with each batch of dead letters, ``failed`` once with what
+    ended the thread. ``guard`` is held while records are offered, so that whoever reads the log holds it too.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        snapshots: Log,
+        *,
+        guard: AbstractContextManager[Any],
+        refused: Callable[[list[Refused]], None],
+        accepted: Callable[[int], None] = lambda _: None,
+        failed: Callable[[Exception], None],
+        lookback_ms: int,
+        lead_ms: int = 60_000,
+    ) -> None:
+        """``lookback_ms``: how far before the oldest needed event to read. ``lead_ms``: how far to read
+        ahead of events that are being caught up with, which bounds what a backlog brings into memory."""
+        self._config = {**config, "enable.partition.eof": True, "queued.max.messages.kbytes": 32_768}
+        self._topic = topic
+        self._log = snapshots
+        self._guard = guard
+        self._refused = refused
+        self._accepted = accepted
+        self._failed = failed
+        self._lookback_ms = lookback_ms
+        self._lead_ms = lead_ms
+        self._commands: list[tuple[str, int, int]] = []
+        self._mutex = threading.Lock()
+        self._states: dict[int, _State] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._main, name="snapshots", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Stop the thread and leave the brokers."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def assign(self, partition: int, needed_from_ms: int) -> None:
+        """Read ``partition`` for events whose oldest has the Kafka timestamp ``needed_from_ms``."""
+        self._states[partition] = _State(head_ts=needed_from_ms)
+        with self._mutex:
+            self._commands.append(("assign", partition, max(0, needed_from_ms - self._lookback_ms)))
+
+    def unassign(self, partition: int) -> None:
+        """Stop reading ``partition`` and forget its vehicles."""
+        self._states.pop(partition, None)
+        with self._mutex:
+            self._commands.append(("unassign", partition, 0))
+
+    def start_offset(self, partition: int) -> int | None:
+        """First offset that is read of an assigned partition; ``None`` until it has been looked up."""
+        state = self._states.get(partition)
+        return None if state is None else state.start
+
+    def at_end(self, partition: int) -> bool:
+        """Whether everything that was there has been taken."""
+        state = self._states.get(partition)
+        return state is None or state.at_end
+
+    def reached(self, partition: int, timestamp_ms: int) -> bool:
+        """Whether snapshots up to that Kafka timestamp are in, or there are none yet.
+
+        The answer also paces the reader: the timestamp is that of the event that waits.
+        """
+        state = self._states.get(partition)
+        if state is None:
+            return True
+        state.head_ts = timestamp_ms
+        return state.at_end or state.newest_ts >= timestamp_ms
+
+    def caught_up(self, partition: int) -> None:
+        """The events of ``partition`` are read to their end: read ahead without bound from now on."""
+        state = self._states.get(partition)
+        if state is not None:
+            state.head_ts = None
+
+    def _main(self) -> None:
+        try:
+            consumer = Consumer(self._config)
+            try:
+                while not self._stop.is_set():
+                    self._obey(consumer)
+                    self._pace(consumer)
+                    self._take(consumer)
+            finally:
+                consumer.close()
+        except Exception as error:
+            log.exception("the snapshot reader ended")
+            self._failed(error)
+
+    def _obey(self, consumer: Consumer) -> None:
+        with self._mutex:
+            commands, self._commands = self._commands, []
+        for command, partition, from_ms in commands:
+            held = {tp.partition for tp in consumer.assignment()}
+            if partition in held:
+                consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+                with self._guard:
+                    self._log.forget_partition(partition)
+            state = self._states.get(partition)
+            if command == "assign" and state is not None:
+                start = self._lookup(consumer, partition, from_ms)
+                state.start = start
+                consumer.incremental_assign([TopicPartition(self._topic, partition, start)])
+                log.info(
+                    "snapshots assigned",
+                    extra={"topic": self._topic, "partition": partition, "offset": start},
+                )
+
+    def _lookup(self, consumer: Consumer, partition: int, from_ms: int) -> int:
+        """First offset at or after ``from_ms``; the beginning where the broker cannot look up by time."""
+        tp = TopicPartition(self._topic, partition)
+        low, end = consumer.get_watermark_offsets(tp, timeout=_LOOKUP_S)
+        if low >= end:
+            return end
+        found = self._offset_at(consumer, partition, from_ms)
+        if found >= 0:
+            return found
+        # "The end" is also what the mock cluster answers to everything. A broker that can look up knows the
+        # first record's place.
+        return end if self._offset_at(consumer, partition, 0) >= 0 else low
+
+    def _offset_at(self, consumer: Consumer, partition: int, timestamp_ms: int) -> int:
+        answer = consumer.offsets_for_times(
+            [TopicPartition(self._topic, partition, timestamp_ms)], timeout=_LOOKUP_S
+        )[0]
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+        return int(answer.offset)
+
+    def _pace(self, consumer: Consumer) -> None:
+        """Pause what runs too far ahead of the events it is for, resume what they have caught up with."""
+        for partition, state in list(self._states.items()):
+            if state.start is None:
+                continue
+            ahead = state.head_ts is not None and state.newest_ts > state.head_ts + self._lead_ms
+            if ahead == state.paused:
+                continue
+            tp = TopicPartition(self._topic, partition)
+            if ahead:
+                consumer.pause([tp])
+            else:
+                consumer.resume([tp])
+            state.paused = ahead
+
+    def _take(self, consumer: Consumer) -> None:
+        messages = consumer.consume(_BATCH, timeout=_POLL_S)
+        refused: list[Refused] = []
+        accepted = 0
+        with self._guard:
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    self._note(message, error)
+                    continue
+                partition, offset = message.partition() or 0, message.offset() or 0
+                state = self._states.get(partition)
+                if state is None:
+                    continue
+                timestamp = message.timestamp()[1]
+                rejected = self._log.offer(
+                    message.key(),
+                    message.value(),
+                    topic=self._topic,
+                    partition=partition,
+                    offset=offset,
+                    broker_ts=timestamp,
+                )
+                state.at_end = False
+                state.newest_ts = max(state.newest_ts, timestamp)
+                if rejected is None:
+                    accepted += 1
+                else:
+                    refused.append(Refused(record_of(message), rejected.reason, rejected.detail))
+            later = self._log.take_rejected()
+        if accepted:
+            self._accepted(accepted)
+        refused.extend(_refused_later(rejection) for rejection in later)
+        if refused:
+            self._refused(refused)
+
+    def _note(self, message: Message, error: KafkaError) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            state = self._states.get(message.partition() or 0)
+            if state is not None:
+                state.at_end = True
+        elif error.fatal() or not error.retriable():
+            raise KafkaException(error)
+
+
+def _refused_later(rejection: Rejection) -> Refused:
+    """Found when a session used the record; the log kept its key and value."""
+    source = rejection.source
+    record = Record(source.topic, source.partition, source.offset, 0, rejection.key, rejection.value)
+    return Refused(record, rejection.reason, rejection.detail)
+
+
+def record_of(message: Message) -> Record:
+    """A confluent-kafka message as a :class:`Record`."""
+    headers = message.headers()
+    return Record(
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
+        message.timestamp()[1],
+        _bytes(message.key()),
+        _bytes(message.value()),
+        tuple((name, value) for name, value in headers if isinstance(value, bytes))
+        if isinstance(headers, list)
+        else (),
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value if value is None or isinstance(value, bytes) else str(value).encode()
+
+
+def fetch(
+    config: Mapping[str, Any],
+    topic: str,
+    partition: int,
+    offsets: Collection[int],
+    timeout_s: float = 30.0,
+) -> dict[int, Record]:
+    """Records by their offsets; those that are gone (retention) are missing from the answer. Blocks."""
+    wanted = sorted(set(offsets))
+    found: dict[int, Record] = {}
+    consumer = Consumer({**config, "enable.partition.eof": True})
+    deadline = time.monotonic() + timeout_s
+    try:
+        position = -1
+        for offset in wanted:
+            if offset < position:
+                continue
+            if position < 0 or offset - position > _BATCH:
+                consumer.assign([TopicPartition(topic, partition, offset)])
+                position = offset
+            while position <= offset and time.monotonic() < deadline:
+                message = consumer.poll(0.5)
+                if message is None:
+                    continue
+                if message.error() is not None:
+                    return found
+                position = (message.offset() or 0) + 1
+                if position - 1 in offsets:
+                    found[position - 1] = record_of(message)
+        return found
+    finally:
+        consumer.close()
