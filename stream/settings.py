@@ -35,6 +35,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.graph.settings import GraphSettings
 from cockpithat.session.settings import EngineSettings
 from cockpithat.vehicle.settings import SnapshotSettings
@@ -341,6 +342,9 @@ class Settings(BaseSettings):
         default_factory=SnapshotSettings, description=SnapshotSettings.__doc__
     )
     graph: GraphSettings = Field(default_factory=GraphSettings, description=GraphSettings.__doc__)
+    attribution: AttributionSettings = Field(
+        default_factory=AttributionSettings, description=AttributionSettings.__doc__
+    )
     health: HealthSettings = Field(default_factory=HealthSettings, description=HealthSettings.__doc__)
     logs: LogSettings = Field(default_factory=LogSettings, description=LogSettings.__doc__)
 
@@ -495,7 +499,7 @@ def reference() -> str:
             f"`{'.'.join(place)}`",
             f"`{variable_name(place)}`",
             _default(field),
-            _cell(field.description or "").rstrip(".") + ".",
+            _sentence(field.description or ""),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(line.rstrip() for line in lines).replace("\n\n\n", "\n\n") + "\n"
@@ -503,6 +507,11 @@ def reference() -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def _sentence(text: str) -> str:
+    text = _cell(text).rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _default(field: FieldInfo) -> str:

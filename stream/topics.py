@@ -136,8 +136,7 @@ def check(settings: Settings, *, admin: AdminClient | None = None) -> list[Findi
     """What differs from :func:`wanted`, fatal differences first. Raises :class:`BrokerError`.
 
     Fatal is what would lose or misattribute data: a topic that is missing, inputs that are not
-    co-partitioned, an output with fewer partitions than the inputs, an input that is compacted or whose
-    retention is shorter than twice the longest hold.
+    co-partitioned, an input that is compacted or whose retention is shorter than twice the longest hold.
     """
     admin = admin or AdminClient(client_config(settings.kafka))
     specs = wanted(settings)
@@ -150,6 +149,17 @@ def check(settings: Settings, *, admin: AdminClient | None = None) -> list[Findi
     for spec in existing:
         findings += _config_findings(settings, spec, configs[spec.name])
     return sorted(findings, key=lambda finding: not finding.fatal)
+
+
+def refusal(settings: Settings, *, admin: AdminClient | None = None) -> str | None:
+    """Why a worker must not start on the existing topics, one line; ``None`` if nothing speaks against it.
+
+    Topics that are missing are no reason: they may come. Raises :class:`BrokerError`.
+    """
+    fatal = [
+        finding for finding in check(settings, admin=admin) if finding.fatal and finding.found != "missing"
+    ]
+    return str(fatal[0]) if fatal else None
 
 
 def least_retention_ms(settings: Settings, kind: Kind) -> int | None:
@@ -184,8 +194,8 @@ def _partition_findings(
             hint = f"all inputs and traces need as many partitions as {reference}; recreate the topic"
             findings.append(Finding(spec.name, "partitions", str(count), str(found), True, hint))
         elif spec.kind in {Kind.OUTPUT, Kind.DEAD_LETTERS, Kind.INTERNAL} and found < count:
-            hint = f"a record goes into the partition it came from; add partitions to {spec.name}"
-            findings.append(Finding(spec.name, "partitions", f"at least {count}", str(found), True, hint))
+            hint = f"what came from several partitions shares one; add partitions to {spec.name}"
+            findings.append(Finding(spec.name, "partitions", f"at least {count}", str(found), False, hint))
     return findings
 
 

@@ -107,7 +107,7 @@ def test_inputs_that_are_not_co_partitioned_are_fatal(kafka: KafkaBroker) -> Non
     assert finding.fatal
 
 
-def test_an_output_with_fewer_partitions_than_the_inputs_is_fatal_and_more_are_fine(
+def test_an_output_with_fewer_partitions_than_the_inputs_is_told_and_more_are_fine(
     kafka: KafkaBroker,
 ) -> None:
     settings = settings_for(kafka)
@@ -116,7 +116,7 @@ def test_an_output_with_fewer_partitions_than_the_inputs_is_fatal_and_more_are_f
     topics.create(settings)
     findings = topics.check(settings)
     (alerts,) = [finding for finding in findings if finding.what == "partitions"]
-    assert (alerts.topic, alerts.wanted, alerts.fatal) == (settings.topics.alerts, "at least 3", True)
+    assert (alerts.topic, alerts.wanted, alerts.fatal) == (settings.topics.alerts, "at least 3", False)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,20 @@ def test_a_changed_input_is_told(kafka: KafkaBroker, config: dict[str, str], wha
     set_config(kafka, settings.topics.session_events, **config)
     (finding,) = topics.check(settings)
     assert (finding.topic, finding.what, finding.fatal) == (settings.topics.session_events, what, fatal)
+
+
+def test_a_worker_is_refused_for_what_loses_data_and_not_for_topics_that_may_still_come(
+    kafka: KafkaBroker,
+) -> None:
+    settings = settings_for(kafka)
+    assert topics.refusal(settings) is None
+    topics.create(settings)
+    assert topics.refusal(settings) is None
+    set_config(kafka, settings.topics.session_events, retention_ms="3600000")
+    why = topics.refusal(settings)
+    assert why is not None
+    assert "retention.ms is 3600000" in why
+    assert "longest hold" in why
 
 
 def test_retention_for_ever_is_long_enough(kafka: KafkaBroker) -> None:
