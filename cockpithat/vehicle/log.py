@@ -608,6 +608,6 @@ def _not_json(value: bytes, error: ValueError) -> _CheckError:
         value.decode()
     except UnicodeDecodeError as problem:
         return _CheckError(DeadLetterReason.BAD_ENCODING, f"not UTF-8 at byte {problem.start}")
-    if "recursion" in str(error).lower():
+    if any(word in str(error).lower() for word in ("depth", "recursion")):
         return _CheckError(DeadLetterReason.TOO_DEEP, "JSON nested too deeply")
     return _CheckError(DeadLetterReason.NOT_JSON, f"not JSON: {error}")
