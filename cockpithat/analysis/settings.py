@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cockpithat.analysis.rules import RuleSet, load_rules
 from cockpithat.consensus import ConsensusSettings
+from cockpithat.panel.settings import PanelSettings
 
 
 class ReviewSettings(BaseModel):
@@ -47,6 +48,10 @@ class AttributionSettings(BaseModel):
         description="generatorURL of alerts; {report_id}, {trace_id}, {vehicle_id} and {session_id} are filled in",
     )
 
+    panel: PanelSettings | None = Field(
+        None, description="endpoints of the LLM panel, for analysts 'llm'; none: only local analysts"
+    )
+
     def rules(self) -> RuleSet:
         """The rules in force. Raises ``RulesError``."""
         return load_rules(self.rules_file)
@@ -55,10 +60,11 @@ class AttributionSettings(BaseModel):
 def config_digest(settings: AttributionSettings, rules: RuleSet, **more: Any) -> str:
     """SHA-256 (hex) of everything that may change a verdict, as canonical JSON.
 
-    The rules count by content and not by file name; where alerts point to does not count.
+    The rules count by content and not by file name; where alerts point to does not count, nor does the panel:
+    the method that runs it passes what of it matters in ``more``.
     """
     content = {
-        "settings": settings.model_dump(mode="json", exclude={"rules_file", "alert_url"}),
+        "settings": settings.model_dump(mode="json", exclude={"rules_file", "alert_url", "panel"}),
         "rules": rules.model_dump(mode="json", by_alias=True, exclude_none=True),
         **more,
     }

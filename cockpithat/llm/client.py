@@ -105,7 +105,9 @@ class ChatClient:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
-        self._environ = os.environ if environ is None else environ
+        names: Mapping[str, str] = os.environ if environ is None else environ
+        # Behind a function: a dump of this object's fields must not show the environment.
+        self._variable: Callable[[str], str | None] = lambda name: names.get(name)
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng or random.Random()
         self._cache = ResponseCache(settings.cache)
         self._endpoints: dict[str, _Endpoint] = {}
@@ -132,6 +134,10 @@ class ChatClient:
     async def close(self) -> None:
         """Close all connections."""
         await self._http.aclose()
+
+    def deadline_in(self, seconds: float) -> float:
+        """The moment ``seconds`` from now, for :meth:`complete`."""
+        return self._monotonic() + seconds
 
     async def complete(
         self,
@@ -214,7 +220,7 @@ class ChatClient:
 
     async def _try(self, call: _Call, attempt: int) -> _Reply:
         """One request: within its time, its slot, the breaker and the budget; booked whatever happens."""
-        key = find_key(call.settings, self._environ)
+        key = find_key(call.settings, self._variable)
         call.sent_mode = self._mode(call)
         budget = self._budgets[call.role]
         estimate = message_tokens([message["content"] for message in call.messages])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from cockpithat.llm.errors import KeyMissingError
 from cockpithat.llm.settings import RoleSettings
@@ -36,11 +36,13 @@ class ApiKey:
         return self._value in text
 
 
-def find_key(settings: RoleSettings, environ: Mapping[str, str]) -> ApiKey | None:
-    """The role's key. Raises :class:`KeyMissingError` that names the variable when it is not set."""
+def find_key(settings: RoleSettings, variable: Callable[[str], str | None]) -> ApiKey | None:
+    """The role's key. ``variable`` looks up the environment.
+
+    Raises :class:`KeyMissingError` that names the variable when it is not set."""
     if settings.api_key_env is None:
         return None
-    value = environ.get(settings.api_key_env, "").strip()
+    value = (variable(settings.api_key_env) or "").strip()
     if not value:
         raise KeyMissingError(f"no API key: set the environment variable {settings.api_key_env}")
     if not value.isascii() or not value.isprintable():

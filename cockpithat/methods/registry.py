@@ -10,6 +10,7 @@ from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.methods.baselines import LongestStep, MostCharacters, RandomGuess
+from cockpithat.panel.method import PanelAttribution
 
 
 class Method(Protocol):
@@ -54,5 +55,6 @@ def create(name: str, analysts: str = "local", settings: AttributionSettings | N
 
 
 register(LocalAttribution.name, LocalAttribution.analysts, LocalAttribution)
+register(PanelAttribution.name, PanelAttribution.analysts, PanelAttribution)
 for _baseline in (RandomGuess, LongestStep, MostCharacters):
     register(_baseline.name, _baseline.analysts, _baseline)

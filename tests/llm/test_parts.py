@@ -222,7 +222,7 @@ def test_a_key_does_not_print() -> None:
 def test_a_key_that_no_header_can_carry_is_an_error_without_the_key(value: str) -> None:
     settings = RoleSettings(base_url="http://h", model="m", api_key_env="K")
     with pytest.raises(KeyMissingError) as caught:
-        find_key(settings, {"K": value})
+        find_key(settings, {"K": value}.get)
     assert value not in str(caught.value)
 
 
