@@ -9,6 +9,7 @@ cut of a trace into batches gives the same graph.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -92,9 +93,10 @@ class IncrementalGraph:
         self._edges: list[tuple[int, int, tuple[tuple[Signal, str], ...]]] = []
         self._common: set[str] = set()
         self._entities: dict[str, int] = {}  # (first step << 1 | from a tool) << 16 | mentions since
+        self._entity_order: deque[str] = deque()  # a dict finds its own oldest key only by walking
         self._referred: list[int] = []  # by step: how many later ones refer to it
         self._events: dict[str, int] = {}
-        self._plan_ids: dict[str, int] = {}
+        self._plan_ids: OrderedDict[str, int] = OrderedDict()
         self._plan_text = PlanText(self.settings.max_plan_items, task[: self.settings.max_text_chars])
         self._tools = ToolLedger()
         self._dispatches = Dispatches()
@@ -218,10 +220,10 @@ class IncrementalGraph:
             self._draw(edges, index, Signal.PLAN, Call(proposed, f"{verb} {item}"))
 
     def _remember_plan(self, item: str, index: int) -> None:
-        self._plan_ids.pop(item, None)
-        if len(self._plan_ids) >= self.settings.max_index_entries:
-            del self._plan_ids[next(iter(self._plan_ids))]
         self._plan_ids[item] = index
+        self._plan_ids.move_to_end(item)
+        if len(self._plan_ids) > self.settings.max_index_entries:
+            self._plan_ids.popitem(last=False)
 
     def _reference(
         self, index: int, step: StepLike, is_output: bool, edges: dict[int, _Reasons]
@@ -300,7 +302,8 @@ class IncrementalGraph:
 
     def _introduce(self, key: str, index: int, from_tool: int) -> None:
         if len(self._entities) >= self.settings.max_index_entries:
-            del self._entities[next(iter(self._entities))]
+            del self._entities[self._entity_order.popleft()]
+        self._entity_order.append(key)
         self._entities[key] = (index << 1 | from_tool) << _COUNT_BITS
 
     def _is_common_ground(self, count: int, since: int) -> bool:
