@@ -45,7 +45,7 @@ class AttributionSettings(BaseModel):
     max_candidates: int = Field(100, ge=1, le=10_000, description="ranked steps in a report")
     alert_url: str = Field(
         "",
-        description="generatorURL of alerts; {report_id}, {trace_id}, {vehicle_id} and {session_id} are filled in",
+        description="generatorURL of alerts; {report_id}, {trace_id}, {vehicle_id}, {session_id} are set",
     )
 
     panel: PanelSettings | None = Field(

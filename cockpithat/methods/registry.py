@@ -14,7 +14,7 @@ from cockpithat.panel.method import PanelAttribution
 
 
 class Method(Protocol):
-    """A method with the analysts it runs on. Purely local ones also have ``judge``, the same without await."""
+    """A method with the analysts it runs on. Local ones also have ``judge``, the same without await."""
 
     name: str
     analysts: str

@@ -7,6 +7,10 @@ from cockpithat.analysis.examination import Examination
 from cockpithat.contract.reports import Hypothesis
 
 _CEILING = 0.95
+_TEXT_ONLY = 0.14
+"""Without e, sigma and m, clues from words alone are hints: together with the weaker of the two rankers they
+stay below the stronger one (0.3 + 0.14 < 0.45), so they name the category and lend evidence, no more."""
+
 _EARLIER = 0.02
 """Scores this close are a tie, and of tied steps the earliest is the decisive one."""
 
@@ -30,7 +34,7 @@ class EvidenceAnalyst:
                 step=step,
                 agent=clue.agent,
                 category=examination.category_at(step, clue.agent),
-                confidence=min(scores[step], _CEILING),
+                confidence=min(scores[step], _CEILING if examination.view.embodied else _TEXT_ONLY),
                 rationale=f"{clue.kind.replace('_', ' ')} at step {step}",
                 evidence=examination.evidence_at(step),
             ),

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from cockpithat.analysis.clues import Clue
 from cockpithat.analysis.detectors.base import Detector
+from cockpithat.analysis.detectors.environment import EnvironmentContradictions
+from cockpithat.analysis.detectors.hazard import HazardClues
+from cockpithat.analysis.detectors.interaction import Corrections, OrdersFromContent
+from cockpithat.analysis.detectors.invention import Inventions
+from cockpithat.analysis.detectors.memory import ForeignMemory
+from cockpithat.analysis.detectors.plans import PlanAdherence
+from cockpithat.analysis.detectors.safety import SafetyChecks
+from cockpithat.analysis.detectors.state import StateMismatch
+from cockpithat.analysis.detectors.statements import StatementsAgainstOutput
+from cockpithat.analysis.detectors.tools import Loops, ToolErrors
 from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.view import TraceView
 
 MAX_CLUES_OF_A_KIND = 200
 """A trace of ten thousand bad steps stays a report of bounded size."""
 
-DETECTORS: dict[str, Detector] = {}
+_ALL: tuple[Detector, ...] = (
+    HazardClues(),
+    StateMismatch(),
+    SafetyChecks(),
+    ToolErrors(),
+    Loops(),
+    StatementsAgainstOutput(),
+    Inventions(),
+    PlanAdherence(),
+    ForeignMemory(),
+    EnvironmentContradictions(),
+    Corrections(),
+    OrdersFromContent(),
+)
+DETECTORS: dict[str, Detector] = {detector.name: detector for detector in _ALL}
 
 
 def find_clues(view: TraceView, hazards: HazardFindings) -> tuple[Clue, ...]:

@@ -1,0 +1,53 @@
+"""Word lists of ``data/rules/cues.yaml`` as patterns.
+
+All patterns are alternations of fixed words: they match in linear time on any text.
+"""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from cockpithat.resources import read_resource
+
+
+def words(alternatives: list[str]) -> re.Pattern[str]:
+    """A case-blind pattern of whole words; Chinese words match anywhere, as they have no spaces."""
+    spaced = sorted((re.escape(a) for a in alternatives if not _is_han(a)), key=len, reverse=True)
+    han = [re.escape(a) for a in alternatives if _is_han(a)]
+    parts = ([rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)"] if spaced else []) + han
+    return re.compile("|".join(parts), re.IGNORECASE)
+
+
+def _is_han(word: str) -> bool:
+    return any("\u4e00" <= c <= "\u9fff" for c in word)
+
+
+def _load() -> dict[str, re.Pattern[str]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    lists: dict[str, list[str]] = yaml.load(read_resource("data/rules/cues.yaml"), Loader=loader)
+    return {name: words(alternatives) for name, alternatives in lists.items()}
+
+
+_CUES = _load()
+
+WARNING = _CUES["warning"]
+CONDITION = _CUES["condition"]
+APPROVAL = _CUES["approval"]
+ERROR = _CUES["error"]
+HARD_ERROR = _CUES["hard_error"]
+ACKNOWLEDGED = _CUES["acknowledged"]
+DONE = _CUES["done"]
+REASSURING = _CUES["reassuring"]
+ALARMING = _CUES["alarming"]
+CORRECTION = _CUES["correction"]
+INJECTION = _CUES["injection"]
+RAIN = _CUES["rain"]
+DRY = _CUES["dry"]
+SNOW = _CUES["snow"]
+DARK = _CUES["dark"]
+BRIGHT = _CUES["bright"]
+STANDING = _CUES["standing"]
+CLOSED = _CUES["closed"]
+OPEN = _CUES["open"]

@@ -1,0 +1,103 @@
+"""Plans against what was done: items skipped, out of order, by another agent, or a plan that was no good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cockpithat.analysis.clues import Clue, quote
+from cockpithat.analysis.hazards import HazardFindings
+from cockpithat.analysis.roles import agent_key
+from cockpithat.analysis.view import TraceView
+from cockpithat.contract.base import Category
+from cockpithat.contract.events import PlanItem
+
+
+@dataclass(slots=True)
+class _Item:
+    item: PlanItem
+    position: int
+    proposed_at: int
+    done_at: int | None = None
+
+
+class PlanAdherence:
+    """Follows plan items by their ids; plans in free text are left to the graph."""
+
+    name = "plans"
+
+    def find(self, view: TraceView, hazards: HazardFindings) -> Iterator[Clue]:
+        """Clues of adherence where they happen; of the plan itself where it was proposed."""
+        items: dict[str, _Item] = {}
+        blamed: set[str] = set()
+        furthest = -1
+        for i, step in enumerate(view.steps):
+            for item in step.plan:
+                if item.id not in items:
+                    items[item.id] = _Item(item, len(items), i)
+                    if item.agent and view.trace.roster and agent_key(item.agent) not in view.spelling:
+                        yield _clue(
+                            "plan_for_unknown_agent",
+                            view,
+                            i,
+                            item.text or item.id,
+                            0.5,
+                            Category.PLANNING_FAILURE,
+                        )
+            if step.plan_item is None or not view.acts(i):
+                continue
+            current = items.get(step.plan_item)
+            if current is None:
+                if items:
+                    yield _clue(
+                        "item_not_in_plan", view, i, _said(view, i), 0.4, Category.PLAN_ADHERENCE_FAILURE
+                    )
+                continue
+            first_time = current.done_at is None
+            current.done_at = i if first_time else current.done_at
+            if not first_time:
+                continue
+            skipped = [
+                other
+                for other in items.values()
+                if other.position < current.position and other.done_at is None and other.item.id not in blamed
+            ]
+            if skipped:
+                blamed.update(other.item.id for other in skipped)
+                yield _clue(
+                    "plan_item_skipped", view, i, _said(view, i), 0.7, Category.PLAN_ADHERENCE_FAILURE
+                )
+            elif current.position < furthest and current.item.id not in blamed:
+                yield _clue(
+                    "plan_out_of_order", view, i, _said(view, i), 0.55, Category.PLAN_ADHERENCE_FAILURE
+                )
+            furthest = max(furthest, current.position)
+            if current.item.agent and agent_key(current.item.agent) != view.keys[i]:
+                yield _clue(
+                    "item_by_other_agent", view, i, _said(view, i), 0.35, Category.PLAN_ADHERENCE_FAILURE
+                )
+        if items and view.trace.is_judged:
+            yield from self._whole(view, items)
+
+    @staticmethod
+    def _whole(view: TraceView, items: dict[str, _Item]) -> Iterator[Clue]:
+        done = [entry.done_at for entry in items.values()]
+        where = next(iter(items.values())).proposed_at
+        text = view.words[where].strip() or next(iter(items.values())).item.text
+        if all(at is not None for at in done) and done == sorted(at for at in done if at is not None):
+            # Followed to the letter and failed all the same: the plan is the first suspect.
+            yield _clue("plan_followed_and_failed", view, where, text, 0.45, Category.PLANNING_FAILURE)
+        elif any(at is not None for at in done) and done and done[-1] is None:
+            last = max(at for at in done if at is not None)
+            yield _clue(
+                "plan_left_unfinished", view, last, _said(view, last), 0.25, Category.PLAN_ADHERENCE_FAILURE
+            )
+
+
+def _said(view: TraceView, index: int) -> str:
+    step = view.steps[index]
+    return view.words[index].strip() or (step.tool_calls[0].name if step.tool_calls else step.plan_item or "")
+
+
+def _clue(kind: str, view: TraceView, step: int, text: str, weight: float, category: Category) -> Clue:
+    return Clue(kind, step, view.steps[step].agent, category, weight, "c", quote(text))
