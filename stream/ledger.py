@@ -7,9 +7,11 @@ tail backwards until everything earlier lies before the committed offset; no clo
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 PREFIX = "cockpithat."
 _FIRST_CHUNK = 500
 _READ_TIMEOUT_S = 60.0
+_CLOSED = PREFIX + "closed"
+_MAX_RANGES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,51 @@ class Mark:
                 "last" in found,
             )
         except (KeyError, ValueError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedMark:
+    """In an output's headers: that a session is over, and enough to know what still comes of it.
+
+    ``offset`` is the last input offset that went into it, ``at_ms`` the wall clock when it closed,
+    ``highest_seq`` and ``missing`` say which events it had.
+    """
+
+    vehicle_id: str
+    session_id: str
+    offset: int
+    at_ms: int
+    highest_seq: int
+    missing: tuple[tuple[int, int], ...] = ()
+    quarantined: bool = False
+
+    def headers(self) -> tuple[tuple[str, bytes], ...]:
+        """As one Kafka header."""
+        body = [
+            self.vehicle_id,
+            self.session_id,
+            self.offset,
+            self.at_ms,
+            self.highest_seq,
+            self.missing[:_MAX_RANGES],
+            self.quarantined,
+        ]
+        return ((_CLOSED, json.dumps(body).encode()),)
+
+    @classmethod
+    def read(cls, headers: Iterable[tuple[str, bytes | None]] | None) -> ClosedMark | None:
+        """The mark in a record's headers, or ``None``."""
+        raw = next((value for name, value in headers or () if name == _CLOSED), None)
+        if raw is None:
+            return None
+        try:
+            vehicle, session, offset, at_ms, highest, missing, quarantined = json.loads(raw)
+            ranges = tuple((int(low), int(high)) for low, high in missing)
+            return cls(
+                str(vehicle), str(session), int(offset), int(at_ms), int(highest), ranges, bool(quarantined)
+            )
+        except (ValueError, TypeError):
             return None
 
 
@@ -162,52 +211,77 @@ def read_back(
     ``config`` is a librdkafka consumer configuration that reads committed records only. Raises
     :class:`PublicationError` when the topic cannot be read.
     """
-    consumer = Consumer({**config, "enable.partition.eof": True, "queued.max.messages.kbytes": 16_384})
-    try:
-        low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)
-        found: list[Mark] = []
+    found: list[Mark] = []
+    with _tail(config, topic, partition) as (read, low, end):
         chunk = _FIRST_CHUNK
         while end > low:
             start = max(low, end - chunk)
-            marks = _read(consumer, topic, partition, start, end, input)
+            marks = [
+                mark
+                for message in read(start, end)
+                if (mark := Mark.read(_headers(message))) is not None
+                and (mark.input, mark.partition) == input
+            ]
             found = [*marks, *found]
             # The highest offset so far only grows: if the earliest of these lies before, so do all before it.
-            if start == low or (marks and marks[0].high < needed_from):
+            if marks and marks[0].high < needed_from:
                 break
             end = start
             chunk *= 4
-        return [mark for mark in found if mark.offset >= needed_from]
+    return [mark for mark in found if mark.offset >= needed_from]
+
+
+def closed_sessions(
+    config: Mapping[str, Any], topic: str, partition: int, *, since_ms: int, limit: int
+) -> list[ClosedMark]:
+    """Sessions that the latest ``limit`` records of ``topic``'s partition say are over, oldest first. Blocks.
+
+    Those closed before ``since_ms`` are left out. Raises :class:`PublicationError`.
+    """
+    with _tail(config, topic, partition) as (read, low, end):
+        if end <= low or limit <= 0:
+            return []
+        marks = (ClosedMark.read(_headers(message)) for message in read(max(low, end - limit), end))
+        return [mark for mark in marks if mark is not None and mark.at_ms >= since_ms]
+
+
+@contextmanager
+def _tail(
+    config: Mapping[str, Any], topic: str, partition: int
+) -> Iterator[tuple[Callable[[int, int], list[Message]], int, int]]:
+    """A way to read a span of offsets, and where the partition begins and ends."""
+    consumer = Consumer({**config, "enable.partition.eof": True, "queued.max.messages.kbytes": 16_384})
+    try:
+        low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)
+        yield lambda start, stop: _read(consumer, topic, partition, start, stop), low, end
     except KafkaException as error:
         raise PublicationError(f"cannot read back {topic} partition {partition}: {error}") from error
     finally:
         consumer.close()
 
 
-def _read(
-    consumer: Consumer, topic: str, partition: int, start: int, end: int, input: tuple[str, int]
-) -> Sequence[Mark]:
+def _read(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> list[Message]:
     consumer.assign([TopicPartition(topic, partition, start)])
-    marks: list[Mark] = []
+    messages: list[Message] = []
     deadline = time.monotonic() + _READ_TIMEOUT_S
     while time.monotonic() < deadline:
         for message in consumer.consume(500, timeout=0.5):
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
-                    return marks
+                    return messages
                 raise KafkaException(error)
             if (message.offset() or 0) >= end:
-                return marks
-            mark = _mark_of(message)
-            if mark is not None and (mark.input, mark.partition) == input:
-                marks.append(mark)
+                return messages
+            message.set_value(None)  # only headers matter; a tail of traces would fill the memory
+            messages.append(message)
     raise PublicationError(
-        f"cannot read back {topic} partition {partition}: no end after {_READ_TIMEOUT_S} s"
+        f"cannot read back {topic} partition {partition}: no end after {_READ_TIMEOUT_S:.0f} s"
     )
 
 
-def _mark_of(message: Message) -> Mark | None:
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
     headers = message.headers()
     if not isinstance(headers, list):
-        return None
-    return Mark.read([(name, value) for name, value in headers if isinstance(value, bytes)])
+        return []
+    return [(name, value) for name, value in headers if isinstance(value, bytes)]

@@ -20,7 +20,7 @@ class ClosedSession:
         self,
         *,
         trace: Trace | None,
-        event_ids: Iterable[str],
+        event_ids: Iterable[str] | None,
         highest_seq: int,
         missing: tuple[tuple[int, int], ...],
         size: int,
@@ -28,7 +28,7 @@ class ClosedSession:
         is_quarantined: bool,
     ) -> None:
         self.trace = trace
-        self.event_ids: set[str] | None = set(event_ids)
+        self.event_ids: set[str] | None = None if event_ids is None else set(event_ids)
         self.highest_seq = highest_seq
         self.missing = missing
         self.size = size

@@ -184,6 +184,17 @@ class SessionEngine:
         session = self._holder()
         return None if session is None else session.wall_opened
 
+    def closed(self, vehicle_id: str, session_id: str) -> ClosedSession | None:
+        """What is remembered of a session that is over; ``None`` if it is open, unknown or forgotten."""
+        return self._closed.get((vehicle_id, session_id))
+
+    def recall(self, vehicle_id: str, session_id: str, closed: ClosedSession) -> None:
+        """Remember a session that an earlier owner of the partition closed.
+
+        What still comes of it is then late, and opens no fragment of it anew.
+        """
+        self._closed.remember((vehicle_id, session_id), closed)
+
     def sessions(self) -> Iterator[Key]:
         """Vehicle and session of each unfinished session, oldest first."""
         return iter(tuple(self._open))

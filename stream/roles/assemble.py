@@ -18,6 +18,7 @@ from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.events import SESSION_EVENT, SessionEnd, SessionStart, StepEvent
 from cockpithat.contract.trace import SourceRef, Trace
 from cockpithat.session.budget import OpenSessionBudget
+from cockpithat.session.closed import ClosedSession
 from cockpithat.session.effects import (
     DeadLettered,
     DuplicateIgnored,
@@ -30,9 +31,9 @@ from cockpithat.vehicle.log import SnapshotLog
 from stream.context import WorkerContext
 from stream.cutting import fit
 from stream.decoding import Decoder, UndecodableError
-from stream.ledger import Ledger, Mark
+from stream.ledger import ClosedMark, Ledger, Mark, closed_sessions
 from stream.partitioning import KeyCheck
-from stream.records import Output, Record
+from stream.records import Headers, Output, Record
 from stream.roles.base import PartitionedRole, Unit
 from stream.snapshots import Refused, SnapshotReader, fetch
 
@@ -43,6 +44,8 @@ SNAPSHOT_LOOKBACK_MS = 15 * 60_000
 _STALE_MS = 5_000
 _PRIME_TIMEOUT_S = 60.0
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
+_RECALLED = 5_000  # summaries of a partition read back for what is over
+_UNJUDGED = 500  # traces read back for those whose summary is not out yet
 _NO_TICKET = -1  # the snapshot topic has no committed offset to hold
 
 Pair = tuple[Output, Mark]
@@ -79,7 +82,8 @@ class AssembleUnit(Unit):
         return self._engine.open_sessions
 
     async def prepare(self, offset: int, timestamp_ms: int) -> None:
-        """Start to read snapshots, from where the oldest held session needs them."""
+        """Recall closed sessions; read snapshots from where the oldest held session needs them."""
+        await self._recall()
         reader = self._role.reader
         reader.assign(self.partition, timestamp_ms)
         self._prime_deadline = time.monotonic() + _PRIME_TIMEOUT_S
@@ -97,6 +101,51 @@ class AssembleUnit(Unit):
         self._snapshots_ready = True
         refused, self._refused = self._refused, []
         self.refuse(refused)
+
+    async def _recall(self) -> None:
+        """What earlier owners closed: the engine must know, or a late event opens a fragment."""
+        settings = self.context.settings
+        topic = settings.topics.sessions
+        marks = await asyncio.get_running_loop().run_in_executor(
+            self.context.executor,
+            lambda: closed_sessions(
+                self.context.reading(),
+                topic,
+                self.context.partitions.beside(topic, self.partition),
+                since_ms=self.context.now_ms() - settings.engine.remember_closed_ms,
+                limit=min(settings.engine.remember_closed, _RECALLED),
+            ),
+        )
+        known = {(mark.vehicle_id, mark.session_id): mark for mark in marks}
+        # Traces that are not judged yet have no summary: their own marks say the rest.
+        known.update(((mark.vehicle_id, mark.session_id), mark) for mark in await self._closed_in_traces())
+        for mark in sorted(known.values(), key=lambda mark: mark.at_ms):
+            self._engine.recall(
+                mark.vehicle_id,
+                mark.session_id,
+                ClosedSession(
+                    trace=None,
+                    event_ids=None,
+                    highest_seq=mark.highest_seq,
+                    missing=mark.missing,
+                    size=0,
+                    wall_ms=mark.at_ms,
+                    is_quarantined=mark.quarantined,
+                ),
+            )
+
+    async def _closed_in_traces(self) -> list[ClosedMark]:
+        topic = self.context.settings.topics.traces
+        return await asyncio.get_running_loop().run_in_executor(
+            self.context.executor,
+            lambda: closed_sessions(
+                self.context.reading(),
+                topic,
+                self.context.partitions.beside(topic, self.partition),
+                since_ms=0,
+                limit=_UNJUDGED,
+            ),
+        )
 
     def may_process(self, record: Record) -> bool:
         """While catching up, an event waits for the snapshots of its time: they say who sends any."""
@@ -263,7 +312,8 @@ class AssembleUnit(Unit):
             session=(trace.vehicle_id, trace.session_id),
         )
         partition = self.context.partitions.beside(topic, self.partition)
-        yield Output(topic, partition, _key(trace.vehicle_id), value), mark
+        closed = self._closed_headers(trace.vehicle_id, trace.session_id, mark.offset)
+        yield Output(topic, partition, _key(trace.vehicle_id), value, closed), mark
 
     def _late(self, effect: DeadLettered, records: dict[int, Record]) -> Iterable[Pair]:
         record = records.get(effect.source.offset)
@@ -311,7 +361,23 @@ class AssembleUnit(Unit):
         )
         partition = self.context.partitions.beside(topic, self.partition)
         value = summary.model_dump_json().encode("utf-8", "surrogatepass")
-        yield Output(topic, partition, _key(effect.vehicle_id), value), mark
+        closed = self._closed_headers(effect.vehicle_id, effect.session_id, mark.offset)
+        yield Output(topic, partition, _key(effect.vehicle_id), value, closed), mark
+
+    def _closed_headers(self, vehicle_id: str, session_id: str, offset: int) -> Headers:
+        closed = self._engine.closed(vehicle_id, session_id)
+        if closed is None:
+            return ()
+        mark = ClosedMark(
+            vehicle_id,
+            session_id,
+            offset,
+            closed.wall_ms,
+            closed.highest_seq,
+            closed.missing,
+            closed.is_quarantined,
+        )
+        return mark.headers()
 
     def refuse(self, refused: Iterable[Refused]) -> None:
         """Dead-letter snapshots of this partition, once it is known which are out already."""

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 
-from cockpithat.attribution import AttributionSettings
 from cockpithat.contract.deadletter import DeadLetterReason
 from stream import judging
 from stream.context import WorkerContext
 from stream.judging import ALERT, REPORT, REVIEW, SUMMARY, SUSPICION, Facts, Judged
-from stream.ledger import Mark
+from stream.ledger import ClosedMark, Mark
 from stream.pool import BoundedPool
 from stream.records import Output, Record
 from stream.roles.base import PartitionedRole, Unit
@@ -103,7 +102,7 @@ class Judges:
                 mp_context=get_context("spawn"),
                 initializer=partial(
                     judging.start_process,
-                    getattr(settings, "attribution", None) or AttributionSettings(),
+                    settings.attribution,
                     settings.worker.page_max_age_ms,
                     settings.kafka.max_message_bytes,
                 ),
@@ -171,7 +170,10 @@ class AttributeUnit(Unit):
                 made.identity, record.offset, revision=made.revision, last=made.topic == SUMMARY
             )
             partition = self.context.partitions.beside(topic, self.partition)
-            pairs.append((Output(topic, partition, key, made.value), mark))
+            # The summary says for the role that assembled it that the session is over.
+            closed = ClosedMark.read(record.headers) if made.topic == SUMMARY else None
+            headers = closed.headers() if closed is not None else ()
+            pairs.append((Output(topic, partition, key, made.value, headers), mark))
         self.submit(pairs, held=ticket, committed=(judged.facts, [made.topic for made in judged.made]))
 
     def published(self, marks: Sequence[Mark], tag: object) -> None:

@@ -114,7 +114,7 @@ class Cluster:
             },
             "topics": {**names, "partitions": self.partitions, "replication_factor": 1},
             "worker": {"commit_interval_ms": 300, "tick_interval_ms": 100, "pool_size": 2},
-            "engine": {"silence_ms": 3_000, "end_wait_ms": 1_500, "snapshot_wait_ms": 1_000},
+            "engine": {"silence_ms": 15_000, "end_wait_ms": 1_500, "snapshot_wait_ms": 1_000},
             "health": {"port": 0},
         }
         for section, values in self.overrides.items():
