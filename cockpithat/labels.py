@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cockpithat.analysis.roles import agent_key
 from cockpithat.formats.reading import Document, read_document
 from cockpithat.formats.recording import bounded_id
 from cockpithat.formats.values import as_text, need, need_object
-from cockpithat.formats.whowhen import agent_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def create_app(settings: KafkaSettings, *, committable: Committable, commit_inte
         broker_request_timeout=max(settings.request_timeout_ms, settings.session_timeout_ms) / 1000,
         broker_rebalance_timeout=max(settings.session_timeout_ms, 30_000) / 1000,
         broker_max_poll_records=500,
+        broker_check_crcs=settings.check_crcs,
         consumer_group_instance_id=settings.group_instance_id,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=max(settings.max_message_bytes, 1024 * 1024),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -29,24 +29,33 @@ class Replayed:
     sessions: set[tuple[str, str]] = field(default_factory=set)
 
 
-def shifted(
-    recordings: Sequence[Recording], *, speed: float, now_ms: int, rename: str = ""
+def prepared(
+    recordings: Iterable[Recording],
+    *,
+    speed: float,
+    keep_time: bool = False,
+    rename: str = "",
+    now_ms: int | None = None,
 ) -> list[Recording]:
-    """The recordings moved, all by the same amount, so that no record is dated after it is sent.
+    """The recordings as they are to be sent: all moved by the same amount, or none with ``keep_time``.
 
-    At real speed or slower the first record is dated ``now_ms``; at ``speed`` above 1, or as fast as
-    possible (0), the last record is dated at the moment it will be sent.
+    No record is dated after it is sent. At real speed or slower the first one is dated ``now_ms`` (the
+    wall clock by default); at ``speed`` above 1, or as fast as possible (0), the last one is dated at the
+    moment at which it will be sent.
     """
-    span = span_ms(recordings)
+    listed = list(recordings)
+    span = span_ms(listed)
     if span is None:
-        return list(recordings)
+        return listed
     first, last = span
-    if 0 < speed <= 1:
-        shift = now_ms - first
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if keep_time:
+        shift = 0
+    elif 0 < speed <= 1:
+        shift = now - first
     else:
-        takes = (last - first) / speed if speed else 0
-        shift = now_ms + round(takes) - last
-    return [moved(recording, shift, rename) for recording in recordings]
+        shift = now + (round((last - first) / speed) if speed else 0) - last
+    return [moved(recording, shift, rename) for recording in listed]
 
 
 def replay(

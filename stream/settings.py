@@ -117,6 +117,10 @@ class KafkaSettings(_Section):
     transactional_id_prefix: str = Field(
         "cockpithat", min_length=1, description="Start of the transactional ids, one a partition."
     )
+    check_crcs: bool = Field(
+        True,
+        description="Check the checksum of what is read. The embedded broker's transaction markers have none.",
+    )
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
         "zstd", description="Compression of what the worker writes."
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cockpithat.contract.trace import Trace
-from cockpithat.formats import AUTO, FormatError, ReadOptions, load
+from cockpithat.formats import AUTO, FormatError, ReadOptions, load, load_recordings
+from cockpithat.formats.recording import Recording
 from cockpithat.formats.state_map import load_state_map
 
 
@@ -37,3 +38,13 @@ class Inputs:
                 self.failures += 1
                 self.tell(str(error))
             on_file(path)
+
+    def recordings(self) -> Iterator[Recording]:
+        """Events and snapshots of all files in order."""
+        options = self.options()
+        for path in self.files:
+            try:
+                yield from load_recordings(path, self.format, options)
+            except FormatError as error:
+                self.failures += 1
+                self.tell(str(error))

@@ -15,7 +15,7 @@ from cockpithat.formats.errors import FormatError
 from cockpithat.formats.reading import Document
 from cockpithat.formats.recording import AnyEvent, Recording
 from cockpithat.formats.values import joined
-from cockpithat.graph.builder import build_graph
+from cockpithat.graph.render import graph_of
 
 _EVENTS = {"session_start", "step", "session_end"}
 _KINDS = _EVENTS | {"vehicle_snapshot", "trace"}
@@ -85,5 +85,5 @@ def _trace(document: Document, place: str, value: Any) -> Trace:
                 "number the steps from 0 in order",
             )
     if trace.graph is None:
-        return trace.model_copy(update={"graph": build_graph(trace.steps)})
+        return trace.model_copy(update={"graph": graph_of(trace)})
     return trace

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cockpithat.analysis.roles import agent_key, is_machine, is_person
 from cockpithat.contract.base import Outcome
 from cockpithat.contract.events import AgentInfo, SessionEnd, SessionStart, StepEvent
 from cockpithat.contract.trace import Trace
@@ -22,8 +23,6 @@ from cockpithat.formats.recording import SYNTHETIC_START_MS, SYNTHETIC_STEP_MS, 
 from cockpithat.formats.values import as_text, clipped, joined, need, need_object
 
 _FINAL_ANSWER_LIMIT = 4_000
-_PEOPLE = {"human", "user"}
-_TERMINALS = {"computerterminal"}
 _CLOSING_WORDS = {"", "terminate"}
 
 
@@ -32,11 +31,6 @@ class _Speaker:
     agent: str
     mode: str
     target: str | None
-
-
-def agent_key(name: str) -> str:
-    """Spelling-blind form of an agent's name: ``Websurfer`` and ``WebSurfer`` are one agent."""
-    return "".join(character for character in name.casefold() if character.isalnum()) or name
 
 
 class WhoWhen:
@@ -157,7 +151,7 @@ def _speaker(message: dict[str, Any]) -> _Speaker:
 
 
 def _mode_of(agent: str) -> str:
-    return "tool_output" if agent_key(agent) in _TERMINALS else "message"
+    return "tool_output" if is_machine(agent) else "message"
 
 
 def _roster(run: dict[str, Any], speakers: list[_Speaker]) -> tuple[AgentInfo, ...]:
@@ -171,12 +165,12 @@ def _roster(run: dict[str, Any], speakers: list[_Speaker]) -> tuple[AgentInfo, .
     for name in described:
         names.setdefault(agent_key(str(name)), clipped(str(name) or "unknown", 200))
     return tuple(
-        AgentInfo(name=name, role=_role(key), description=descriptions.get(key, ""))
+        AgentInfo(name=name, role=_role(name), description=descriptions.get(key, ""))
         for key, name in names.items()
     )
 
 
-def _role(key: str) -> str:
-    if key in _PEOPLE:
+def _role(name: str) -> str:
+    if is_person(name):
         return "user"
-    return "terminal" if key in _TERMINALS else "agent"
+    return "terminal" if is_machine(name) else "agent"
