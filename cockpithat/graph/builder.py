@@ -27,6 +27,7 @@ _COUNT_BITS: Final = 16
 _MAX_COUNT: Final = (1 << _COUNT_BITS) - 1
 _FAN_IN: Final = 32
 
+_SYSTEM: Final = "system"
 _OUTPUT_MODES: Final = frozenset({"tool_output", "tool", "observation"})
 _PLAN_MODES: Final = frozenset({"plan", "planning", "ledger"})
 _THOUGHT_MODES: Final = frozenset({"thought", "reasoning", "plan", "planning", "ledger"})
@@ -79,7 +80,8 @@ class IncrementalGraph:
     """A graph that grows by one step per :meth:`add`; the step's index is the order of adding.
 
     ``task`` and ``roster`` are common ground: what the task names and what agents are called links no
-    two steps. ``operations`` counts tokens, look-ups and comparisons since the start.
+    two steps, and neither does what a system prompt names. ``operations`` counts tokens, look-ups and
+    comparisons since the start.
     """
 
     def __init__(
@@ -197,7 +199,7 @@ class IncrementalGraph:
             self._by_plan_id(index, item.id, "refines", edges)
         if index and self._last_agent == step.agent and self._last_mode in _THOUGHT_MODES:
             self._draw(edges, index, Signal.PLAN, Call(index - 1, f"acts on the {self._last_mode} before"))
-        if is_output:
+        if is_output or step.mode == _SYSTEM:
             return
         said = f"{step.text}\n{step.reasoning}" if step.reasoning else step.text
         done = said
@@ -230,6 +232,9 @@ class IncrementalGraph:
     ) -> dict[int, int]:
         """Signals i and iii by content: entities and tool values that an earlier step introduced."""
         said, returned = self._mentions(step, is_output)
+        if step.mode == _SYSTEM or agent_key(step.agent) == _SYSTEM:
+            self._common.update(said)
+            return {}
         sources: dict[int, list[tuple[int, Signal, str]]] = {}
         for mentions, from_tool in ((said, 0), (returned, 1)):
             for key, mention in mentions.items():

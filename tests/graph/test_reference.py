@@ -165,3 +165,16 @@ def test_signals_name_where_the_entity_came_from() -> None:
     )
     assert set(links(build_graph(said), Signal.TOOL)) == {(0, 2)}
     assert links(build_graph(said), Signal.REFERENCE) == {}
+
+
+def test_a_system_prompt_is_common_ground() -> None:
+    said = steps(
+        {
+            "agent": "system",
+            "mode": "system",
+            "text": "Rules for poi_cha_948882. Steps:\n1. Always check tyre pressure",
+        },
+        ("A", "poi_cha_948882"),
+        ("B", "poi_cha_948882 and tyre pressure check always"),
+    )
+    assert links(build_graph(said)) == {}
