@@ -15,6 +15,7 @@ from cockpithat.contract.trace import Trace
 
 _SAME_AGENT = 0.3
 _ELSEWHERE = 0.1
+_CONSEQUENCE = 0.35
 
 
 class Examination:
@@ -58,7 +59,9 @@ class Examination:
         totals: dict[Category, float] = defaultdict(float)
         for clue in self.clues:
             share = 1.0 if clue.step == step else _SAME_AGENT if clue.agent == agent else _ELSEWHERE
-            totals[clue.category] += share * clue.weight
+            # A hazard is what a failure led to; how it came about is told by the other clues.
+            weight = min(clue.weight, _CONSEQUENCE) if clue.kind == "hazard_caused" else clue.weight
+            totals[clue.category] += share * weight
         if totals:
             return max(sorted(totals), key=lambda c: totals[c])
         return self._category_by_kind(step)

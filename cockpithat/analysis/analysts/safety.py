@@ -10,6 +10,7 @@ from cockpithat.contract.base import Category
 from cockpithat.contract.reports import Hypothesis
 
 _APPROVED = "safety_approved"
+_CONSEQUENCES = frozenset({"hazard_caused", "hazard_in_doubt"})
 _SAFETY_KINDS = frozenset({"safety_not_asked", "safety_warning_ignored", _APPROVED})
 
 
@@ -53,6 +54,8 @@ def _category(examination: Examination, found: Found, step: int) -> Category:
     """The rule's own category, unless stronger clues at the step say how it came to it."""
     causes: dict[Category, float] = {}
     for clue in examination.clues_by_step.get(step, ()):
+        if clue.kind in _CONSEQUENCES:
+            continue
         causes[clue.category] = max(causes.get(clue.category, 0.0), clue.weight)
     best = max(sorted(causes), key=lambda c: causes[c], default=None)
     if best is not None and causes[best] > causes.get(found.rule.category, 0.0) and causes[best] >= 0.75:

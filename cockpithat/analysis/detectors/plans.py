@@ -6,11 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cockpithat.analysis.clues import Clue, quote
+from cockpithat.analysis.conditions import as_number
+from cockpithat.analysis.detectors.cues import DEVIATION, STANDING
 from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.roles import agent_key
 from cockpithat.analysis.view import TraceView
 from cockpithat.contract.base import Category
 from cockpithat.contract.events import PlanItem
+
+_ADHERENCE = Category.PLAN_ADHERENCE_FAILURE
+_PLANNING = Category.PLANNING_FAILURE
+_MOVING = 5.0  # km/h
 
 
 @dataclass(slots=True)
@@ -42,16 +48,15 @@ class PlanAdherence:
                             i,
                             item.text or item.id,
                             0.5,
-                            Category.PLANNING_FAILURE,
+                            _PLANNING,
                         )
             if step.plan_item is None or not view.acts(i):
                 continue
+            yield from _deviations(view, i, items)
             current = items.get(step.plan_item)
             if current is None:
                 if items:
-                    yield _clue(
-                        "item_not_in_plan", view, i, _said(view, i), 0.4, Category.PLAN_ADHERENCE_FAILURE
-                    )
+                    yield _clue("item_not_in_plan", view, i, _said(view, i), 0.4, _ADHERENCE)
                 continue
             first_time = current.done_at is None
             current.done_at = i if first_time else current.done_at
@@ -64,18 +69,12 @@ class PlanAdherence:
             ]
             if skipped:
                 blamed.update(other.item.id for other in skipped)
-                yield _clue(
-                    "plan_item_skipped", view, i, _said(view, i), 0.7, Category.PLAN_ADHERENCE_FAILURE
-                )
+                yield _clue("plan_item_skipped", view, i, _said(view, i), 0.7, _ADHERENCE)
             elif current.position < furthest and current.item.id not in blamed:
-                yield _clue(
-                    "plan_out_of_order", view, i, _said(view, i), 0.55, Category.PLAN_ADHERENCE_FAILURE
-                )
+                yield _clue("plan_out_of_order", view, i, _said(view, i), 0.55, _ADHERENCE)
             furthest = max(furthest, current.position)
             if current.item.agent and agent_key(current.item.agent) != view.keys[i]:
-                yield _clue(
-                    "item_by_other_agent", view, i, _said(view, i), 0.35, Category.PLAN_ADHERENCE_FAILURE
-                )
+                yield _clue("item_by_other_agent", view, i, _said(view, i), 0.35, _ADHERENCE)
         if items and view.trace.is_judged:
             yield from self._whole(view, items)
 
@@ -86,12 +85,28 @@ class PlanAdherence:
         text = view.words[where].strip() or next(iter(items.values())).item.text
         if all(at is not None for at in done) and done == sorted(at for at in done if at is not None):
             # Followed to the letter and failed all the same: the plan is the first suspect.
-            yield _clue("plan_followed_and_failed", view, where, text, 0.45, Category.PLANNING_FAILURE)
+            yield _clue("plan_followed_and_failed", view, where, text, 0.45, _PLANNING)
         elif any(at is not None for at in done) and done and done[-1] is None:
             last = max(at for at in done if at is not None)
-            yield _clue(
-                "plan_left_unfinished", view, last, _said(view, last), 0.25, Category.PLAN_ADHERENCE_FAILURE
-            )
+            yield _clue("plan_left_unfinished", view, last, _said(view, last), 0.25, _ADHERENCE)
+
+
+def _deviations(view: TraceView, index: int, items: dict[str, _Item]) -> Iterator[Clue]:
+    """An order while the plan's own condition isn't met, or a step that says it departs from the plan."""
+    if not items or not view.commands[index]:
+        return
+    state = view.steps[index].state
+    speed = None
+    if state is not None and "Vehicle.Speed" not in state.quality:
+        speed = as_number(state.before.get("Vehicle.Speed"))
+    if (
+        speed is not None
+        and speed > _MOVING
+        and any(STANDING.search(e.item.text[:500]) for e in items.values())
+    ):
+        yield _clue("plan_condition_unmet", view, index, _said(view, index), 0.9, _ADHERENCE)
+    if DEVIATION.search(view.words[index]):
+        yield _clue("deviation_admitted", view, index, _said(view, index), 0.5, _ADHERENCE)
 
 
 def _said(view: TraceView, index: int) -> str:
