@@ -26,13 +26,12 @@ from typing import IO, Any
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cockpithat.attribution import LocalAttribution
-from cockpithat.commands.terminal import printable, reports_table
+from cockpithat.commands.terminal import console_for, print_reports, printable, table_of
 from cockpithat.contract.base import Asil
 from cockpithat.contract.reports import Alert, Report, SessionStatus, SessionSummary, Suspicion
 from cockpithat.contract.trace import Trace
@@ -146,7 +145,7 @@ def run_demo(*, timeout_s: float = 90.0, tell: Callable[[str], None] = print) ->
             _tell_log(log, tell)
             return 1
         problems = results.missing(expected) + results.wrong(expected)
-        show(results, Console(highlight=False))
+        show(results, console_for(sys.stdout))
         for line in problems:
             tell(f"cockpithat: {line}")
         if problems:
@@ -177,38 +176,29 @@ def _expect_session(local: LocalAttribution, trace: Trace, expected: Expected) -
 def show(results: Results, console: Console) -> None:
     """Print reports, then alerts and suspicions as read back from their topics."""
     order = sorted(results.reports.values(), key=lambda report: (-report.asil.rank, report.session_id))
-    console.print(reports_table(order, "Reports"))
-    alerts = Table(title="Alerts read back from their topic", box=SIMPLE_HEAD, title_justify="left")
-    for name in ("session", "severity", "ASIL", "summary"):
-        alerts.add_column(name, overflow="fold")
+    print_reports(console, order, "Reports")
+    alerts = table_of("Alerts, read back from their topic", ("session", "severity", "ASIL", "summary"))
     for alert in sorted(results.alerts.values(), key=lambda alert: -alert.asil.rank):
-        text = alert.annotations.get("summary", "")
-        alerts.add_row(
-            Text(printable(alert.session_id, 60)),
-            Text(printable(alert.labels.get("severity", ""), 20)),
-            Text(alert.asil.value),
-            Text(printable(text, 240)),
-        )
+        severity, text = alert.labels.get("severity", ""), alert.annotations.get("summary", "")
+        _add_row(alerts, alert.session_id, severity, alert.asil.value, text)
     console.print(alerts)
-    hazards = Table(
-        title="Suspicions: passed sessions that left a hazard", box=SIMPLE_HEAD, title_justify="left"
+    suspicions = table_of(
+        "Suspicions: sessions that passed and left a hazard", ("session", "ASIL", "hazards")
     )
-    for name in ("session", "ASIL", "hazards"):
-        hazards.add_column(name, overflow="fold")
     for suspicion in results.suspicions.values():
         events = "; ".join(dict.fromkeys(hazard.hazardous_event for hazard in suspicion.hazards))
-        hazards.add_row(
-            Text(printable(suspicion.session_id, 60)),
-            Text(suspicion.asil.value),
-            Text(printable(events, 240)),
-        )
-    console.print(hazards)
+        _add_row(suspicions, suspicion.session_id, suspicion.asil.value, events)
+    console.print(suspicions)
     passed = sum(summary.status is SessionStatus.PASSED for summary in results.summaries.values())
     console.print(
         f"{len(results.summaries)} sessions: {len(results.reports)} attributed, {passed} passed; "
         f"{len(results.alerts)} alerts, {len(results.suspicions)} suspicions, "
-        f"{len(results.reviews)} to be reviewed by a person"
+        f"{len(results.reviews)} reports to be reviewed by a person"
     )
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(printable(cell, 240)) for cell in cells))
 
 
 def _just_ended(recordings: list[Recording]) -> list[Recording]:

@@ -119,7 +119,7 @@ class KafkaSettings(_Section):
     )
     check_crcs: bool = Field(
         True,
-        description="Check the checksum of what is read. The embedded broker's transaction markers have none.",
+        description="Check checksums of what is read. The embedded broker's transaction markers have none.",
     )
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
         "zstd", description="Compression of what the worker writes."

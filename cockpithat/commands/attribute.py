@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import orjson
-from rich.console import Console
 
 from cockpithat.commands.inputs import Inputs
 from cockpithat.commands.progress import progress_bar
-from cockpithat.commands.terminal import reports_table
+from cockpithat.commands.terminal import console_for, print_reports
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.methods.registry import Method
@@ -83,7 +82,7 @@ def _attributed(
 
 
 def write_reports(
-    inputs: Inputs, method: Method, out: TextIO, *, as_json: bool, everything: bool, colour: bool = True
+    inputs: Inputs, method: Method, out: TextIO, *, as_json: bool, everything: bool
 ) -> Attribution:
     """Judge and write to ``out``: each line as soon as it is known, or one table at the end."""
     counts = Attribution()
@@ -99,9 +98,9 @@ def write_reports(
                 reports.append(judged.report)
             bar.update(task, description=f"judging, {counts.judged} reports")
     if not as_json:
-        console = Console(file=out, no_color=not colour, highlight=False)
+        console = console_for(out)
         if reports:
-            console.print(reports_table(reports))
+            print_reports(console, reports)
         console.print(
             f"{counts.sessions} sessions read, {counts.judged} judged"
             + ("" if everything else " (--all judges those that passed, too)"),

@@ -1,10 +1,13 @@
-"""Text from traces is untrusted: this makes it safe and short enough for a terminal."""
+"""Text from traces is untrusted: this makes it safe and short enough for a terminal, and lays reports out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterator, Sequence
+from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +15,13 @@ from cockpithat.contract.base import Asil
 from cockpithat.contract.reports import Report
 
 _ASIL_STYLE = {Asil.D: "bold red", Asil.C: "red", Asil.B: "yellow", Asil.A: "cyan"}
+_PIPE_WIDTH = 170  # where there is no terminal to fit into
+_WIDE = 130  # from here on the reasons fit into the table
+_REASON = 220
+NOTE = (
+    "Confidence: ? contested, ! a person should look. "
+    "ASIL ratings are indicative and do not replace a hazard analysis."
+)
 
 
 def printable(text: str, limit: int = 200) -> str:
@@ -21,37 +31,57 @@ def printable(text: str, limit: int = 200) -> str:
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
+def console_for(out: TextIO) -> Console:
+    """A console on ``out``: as wide as the terminal, or wide enough for tables in a pipe or file."""
+    fits = out.isatty() or "COLUMNS" in os.environ
+    return Console(file=out, width=None if fits else _PIPE_WIDTH, highlight=False)
+
+
 def reason(report: Report) -> str:
-    """Why a report says what it says, in one line."""
-    if report.summary:
-        return printable(report.summary, 240)
-    facts = [evidence.text for evidence in report.evidence if evidence.text]
-    return printable("; ".join(facts), 240)
+    """Why a report says what it says, in one line, without what its row says already."""
+    text = report.summary
+    _, known, rest = text.partition(": ")
+    if known and text.startswith(f"{report.agent} at step {report.step}"):
+        text = rest.partition(". ")[2] or text
+    if not text:
+        text = "; ".join(evidence.text for evidence in report.evidence if evidence.text)
+    return printable(text, _REASON)
 
 
-def reports_table(reports: Iterable[Report], title: str | None = None) -> Table:
-    """One row a report: session, agent, step, category, rating, confidence, and why."""
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    table.add_column("session", overflow="fold", min_width=12)
-    table.add_column("agent", overflow="fold")
-    table.add_column("step", justify="right")
-    table.add_column("category", overflow="fold")
-    table.add_column("ASIL", justify="center")
-    table.add_column("conf.", justify="right")
-    table.add_column("why", overflow="fold", ratio=1)
+def print_reports(console: Console, reports: Sequence[Report], title: str | None = None) -> None:
+    """One row a report: session, agent, step, category, rating, confidence; and why, below if need be."""
+    wide = console.width >= _WIDE
+    table = table_of(title, ("session", "agent", "step", "category", "ASIL", "conf."))
+    table.columns[2].justify = "right"
+    if wide:
+        table.add_column("why", overflow="fold", ratio=1)
     for report in reports:
-        table.add_row(*_cells(report))
-    table.caption = "ASIL ratings are indicative and do not replace a hazard analysis."
-    table.caption_justify = "left"
+        table.add_row(*_cells(report), *([Text(reason(report))] if wide else []))
+    console.print(table)
+    if not wide:
+        for report in reports:
+            console.print(Text.assemble((f"{_session(report)}: ", "bold"), reason(report)))
+        console.print()
+    console.print(NOTE, style="dim", markup=False)
+
+
+def table_of(title: str | None, columns: Sequence[str]) -> Table:
+    """An empty table in the product's style."""
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False, title_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")
     return table
 
 
+def _session(report: Report) -> str:
+    return printable(report.session_id, 60)
+
+
 def _cells(report: Report) -> Iterator[Text]:
-    yield Text(printable(report.session_id, 60))
+    yield Text(_session(report))
     yield Text(printable(report.agent or "-", 40))
     yield Text("-" if report.step is None else str(report.step))
     yield Text((report.category or "-").replace("_", " "))
     yield Text(report.asil.value, style=_ASIL_STYLE.get(report.asil, ""))
     marks = ("?" if report.contested else "") + ("!" if report.review.required else "")
     yield Text(f"{report.confidence:.2f}{marks}")
-    yield Text(reason(report))
