@@ -3,8 +3,9 @@
 Snapshots are nearly all messages there are and hardly any is ever looked at. So :meth:`SnapshotLog.offer`
 parses a record once, checks its structure and keeps its *bytes*: compact, and invisible to the garbage
 collector. A record is validated in full when a session's window covers it. Per vehicle there is a ring
-of recent records, and one base state into which the ring's oldest records are folded in chunks, so
-that a record costs two parses at most over its life, whatever the ring's length.
+of recent records in order of arrival, the base state before the ring, and the state after it, which each
+record joins as it arrives; now and then that state is copied as a mark. Shortening the ring to a mark
+makes the mark the base, so that no record has to be parsed again for it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _loads = orjson.loads
 _DELTA, _FULL, _LOST = 0, 1, 2
 _KINDS = {"delta": _DELTA, "full": _FULL}
 _RECORD_OVERHEAD = 200  # bytes of a ring entry beside its value: tuple, integers, object headers
-_BASE_ENTRY = 160  # bytes of one signal in the base state
+_STATE_ENTRY = 200  # bytes of one signal in a state: value, time, two dictionary slots
+_MARK_RECORDS = 64  # records between marks, at first
+_MARKS = 8  # marks kept of one vehicle; above it every second goes
 _VEHICLE_OVERHEAD = 1_000
 _REMEMBERED = 100_000  # vehicles evicted, and records rejected, that are still recognised
 _BEHIND = 50  # consecutive snapshots behind the newest that show the vehicle's clock was set back
@@ -52,8 +55,14 @@ class Rejected:
     value: bytes | None
 
 
+_Raw = tuple[int, int, bytes, int, str, int, int, int]
+
+
 class _Record(NamedTuple):
-    """One snapshot in a ring. ``item`` is its place in a list message, -1 outside of one."""
+    """One snapshot in a ring. ``item`` is its place in a list message, -1 outside of one.
+
+    A ring holds the same as a plain tuple (``_Raw``), which the garbage collector stops tracking.
+    """
 
     ts: int
     kind: int
@@ -65,39 +74,86 @@ class _Record(NamedTuple):
     cost: int
 
 
+class _State:
+    """A vehicle's state after some of its records, whatever order they came in.
+
+    ``values`` are as sent and not checked, ``since`` the time of the record each came with. ``known``
+    says that a full snapshot lies beneath and nothing was lost after it; ``reset_ts`` is its time.
+    """
+
+    __slots__ = ("known", "reset_ts", "since", "ts", "values", "version")
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.since: dict[str, int] = {}
+        self.ts = -1
+        self.known = False
+        self.reset_ts = -1
+        self.version = "4.0"
+
+    def copy(self) -> _State:
+        """A state of its own."""
+        other = _State.__new__(_State)
+        other.values = self.values.copy()
+        other.since = self.since.copy()
+        other.ts = self.ts
+        other.known = self.known
+        other.reset_ts = self.reset_ts
+        other.version = self.version
+        return other
+
+    def merge(self, ts: int, kind: int, signals: dict[str, Any]) -> None:
+        """Take in one record. One older than what is here tells only what no newer one does."""
+        if ts < self.reset_ts:
+            return  # a newer full snapshot has already said all that this one could
+        since = self.since
+        if kind != _DELTA:
+            self.reset_ts = ts
+            self.known = kind == _FULL
+            for path in [path for path, moment in since.items() if moment <= ts]:
+                del since[path]
+                del self.values[path]
+        for path, value in signals.items():
+            if since.get(path, -1) <= ts:
+                since[path] = ts
+                self.values[path] = value
+        self.ts = max(self.ts, ts)
+
+
 class _Vehicle:
-    """One vehicle: folded base state, ring of recent records, and what is known of its clock."""
+    """One vehicle: its base, ring, state after the ring, marks, and what is known of its clock."""
 
     __slots__ = (
         "base",
-        "base_known",
-        "base_ts",
         "behind",
         "bytes",
+        "head",
         "key",
         "last_offset",
         "last_topic",
+        "mark_bytes",
+        "mark_every",
+        "marks",
         "newest",
         "partition",
         "pending_ts",
         "records",
-        "reset_ts",
         "seen",
-        "unsorted",
+        "unmarked",
         "vehicle_id",
-        "version",
     )
 
-    def __init__(self, key: bytes, vehicle_id: str, partition: int) -> None:
+    def __init__(self, key: bytes, vehicle_id: str, partition: int, mark_every: int) -> None:
         self.key = key
         self.vehicle_id = vehicle_id
         self.partition = partition
-        self.records: list[_Record] = []
-        self.unsorted = False
-        self.base: dict[str, tuple[int, Any]] = {}  # path: time of the reading, reading as sent
-        self.base_ts: int | None = None  # time of the newest snapshot folded
-        self.base_known = False  # a full snapshot lies beneath, and nothing was lost since
-        self.reset_ts = -1  # time of the newest full or lost record folded
+        self.base = _State()
+        self.records: list[_Raw] = []
+        self.head = _State()
+        self.marks: list[tuple[int, int, _State]] = []  # records before it, their bytes, state after them
+        self.mark_every = mark_every
+        self.unmarked = 0  # records since the last mark
+        self.mark_bytes = 0  # bytes of those records
         self.newest: int | None = None
         self.pending_ts: int | None = None
         self.behind = 0
@@ -105,13 +161,6 @@ class _Vehicle:
         self.last_offset = -1
         self.last_topic = ""
         self.seen = 0  # broker time of the last record
-        self.version = "4.0"
-
-    def sort(self) -> None:
-        """Bring the ring into time order; records of one time stay in order of arrival."""
-        if self.unsorted:
-            self.records.sort(key=_record_ts)
-            self.unsorted = False
 
 
 class SnapshotLog:
@@ -126,6 +175,8 @@ class SnapshotLog:
         self._ring = self._settings.ring_records
         self._max_vehicle = self._settings.vehicle_bytes
         self._max_bytes = self._settings.max_bytes
+        self._mark_every = max(1, min(_MARK_RECORDS, self._ring // 4))
+        self._mark_bytes = max(1, self._settings.vehicle_bytes // _MARKS)
         self._jump = self._settings.jump_ms
         self._vehicles: OrderedDict[bytes, _Vehicle] = OrderedDict()  # least recently heard first
         self._evicted: OrderedDict[bytes, int] = OrderedDict()
@@ -148,20 +199,21 @@ class SnapshotLog:
     ) -> Rejected | None:
         """Take one message; the reason if it cannot be taken. ``broker_ts`` in epoch ms.
 
-        Amortised constant work a message beside its one JSON parse: an append, and now and then the
-        folding of a quarter of a ring. A record already seen (read again after a rebalance) is
-        passed over.
+        Amortised constant work a message beside its one JSON parse: its signals join the vehicle's
+        state, its bytes the ring, and a copy of the state is shared by many records. A record
+        already seen (read again after a rebalance) is passed over.
         """
         data: Any = None
         try:
             data = _loads(value)  # type: ignore[arg-type]  # None raises, and is told apart below
             vehicle = self._vehicles[key]  # type: ignore[index]  # None is no key
             ts = data["ts"]
+            signals = data["signals"]
             if (
                 type(ts) is int
                 and 0 <= ts <= MAX_TIMESTAMP_MS
                 and data["vehicle_id"] == vehicle.vehicle_id
-                and type(data["signals"]) is dict
+                and type(signals) is dict
                 and data.get("schema_version", "1.0") == "1.0"
                 and len(value) <= self._max_record  # type: ignore[arg-type]
             ):
@@ -171,14 +223,12 @@ class SnapshotLog:
                     or topic != vehicle.last_topic
                     or partition != vehicle.partition
                 ):
+                    vehicle.last_offset = offset
+                    vehicle.last_topic = topic
+                    vehicle.partition = partition
                     cost = len(value) + _RECORD_OVERHEAD  # type: ignore[arg-type]
-                    records = vehicle.records
-                    if records and ts < records[-1][0]:
-                        vehicle.unsorted = True
-                    records.append(_Record(ts, kind, value, -1, topic, partition, offset, cost))  # type: ignore[arg-type]
-                    vehicle.bytes += cost
-                    self._bytes += cost
-                    self._arrived(vehicle, ts, topic, partition, offset, broker_ts)
+                    record = (ts, kind, value, -1, topic, partition, offset, cost)
+                    self._arrived(vehicle, record, signals, data.get("vss_version"), broker_ts)  # type: ignore[arg-type]
                 return None
         except (ValueError, TypeError, KeyError, AttributeError):
             pass
@@ -245,12 +295,11 @@ class SnapshotLog:
         vehicle = self._vehicles.get(vehicle_id.encode("utf-8", "surrogatepass"))
         if vehicle is None:
             return StateWindow(start_ms, end_ms, default_age_ms=self.catalogue.default_age_ms)
-        vehicle.sort()
         base, late, known, base_ts = self._base_at(vehicle, start_ms)
         updates = [update for update in late if update.ts <= end_ms]
         complete = known and not late
         last = base_ts
-        version = vehicle.version
+        version = vehicle.head.version
         paths = set(base)
         for update in updates:
             paths.update(update.readings)
@@ -284,12 +333,32 @@ class SnapshotLog:
     # ------------------------------------------------------------------ inside
 
     def _arrived(
-        self, vehicle: _Vehicle, ts: int, topic: str, partition: int, offset: int, broker_ts: int
+        self, vehicle: _Vehicle, record: _Raw, signals: dict[str, Any], version: Any, broker_ts: int
     ) -> None:
-        vehicle.last_offset = offset
-        vehicle.last_topic = topic
-        vehicle.partition = partition
+        ts, kind, _, _, _, _, _, cost = record
+        head = vehicle.head
+        if version != head.version and isinstance(version, str):
+            head.version = version
+        if ts < head.ts:
+            grown = len(head.values)
+            head.merge(ts, kind, signals)
+            cost += (len(head.values) - grown) * _STATE_ENTRY
+        else:
+            grown = len(head.values)
+            if kind == _FULL:
+                head.values = signals
+                head.since = dict.fromkeys(signals, ts)
+                head.reset_ts = ts
+                head.known = True
+            else:
+                head.values.update(signals)
+                head.since.update(dict.fromkeys(signals, ts))
+            head.ts = ts
+            cost += (len(head.values) - grown) * _STATE_ENTRY
+        vehicle.records.append(record)
         vehicle.seen = broker_ts
+        vehicle.bytes += cost
+        self._bytes += cost
         self._vehicles.move_to_end(vehicle.key)
         newest = vehicle.newest
         if newest is None or 0 <= ts - newest <= self._jump:
@@ -297,10 +366,56 @@ class SnapshotLog:
             vehicle.behind = 0
         elif not -self._jump <= ts - newest <= 0:
             self._clock_jumped(vehicle, ts)
+        vehicle.unmarked += 1
+        vehicle.mark_bytes += record[7]
+        if vehicle.unmarked >= vehicle.mark_every or vehicle.mark_bytes >= self._mark_bytes:
+            self._mark(vehicle)
         if len(vehicle.records) > self._ring or vehicle.bytes > self._max_vehicle:
-            self._fold(vehicle, max(1, len(vehicle.records) // 4))
+            self._shorten(vehicle)
         if self._bytes > self._max_bytes:
             self._evict(broker_ts)
+
+    def _mark(self, vehicle: _Vehicle) -> None:
+        """Copy the state, so that the ring can be shortened to here."""
+        state = vehicle.head.copy()
+        vehicle.marks.append((vehicle.unmarked, vehicle.mark_bytes, state))
+        vehicle.unmarked = vehicle.mark_bytes = 0
+        self._grow(vehicle, len(state.values) * _STATE_ENTRY)
+        if len(vehicle.marks) > _MARKS:
+            vehicle.mark_every *= 2
+            merged: list[tuple[int, int, _State]] = []
+            for place, (count, size, after) in enumerate(vehicle.marks):
+                if place % 2:
+                    before = merged.pop()
+                    self._grow(vehicle, -len(before[2].values) * _STATE_ENTRY)
+                    merged.append((before[0] + count, before[1] + size, after))
+                else:
+                    merged.append((count, size, after))
+            vehicle.marks = merged
+
+    def _grow(self, vehicle: _Vehicle, size: int) -> None:
+        vehicle.bytes += size
+        self._bytes += size
+
+    def _shorten(self, vehicle: _Vehicle) -> None:
+        """Drop the ring's oldest part: to the first mark, or a quarter of it where there is no mark."""
+        freed = len(vehicle.base.values) * _STATE_ENTRY
+        if vehicle.marks:
+            count, size, vehicle.base = vehicle.marks.pop(0)
+            del vehicle.records[:count]
+            self._grow(vehicle, -size - freed)  # the mark's own bytes are now the base's
+            return
+        count = (len(vehicle.records) + 3) // 4
+        parsed: tuple[bytes, Any] = (b"", None)
+        for record in map(_Record._make, vehicle.records[:count]):
+            parsed, content = _parse(record, parsed)
+            vehicle.base.merge(record.ts, record.kind, content["signals"] if content else {})
+            vehicle.unmarked -= 1
+            vehicle.mark_bytes -= record.cost
+            freed += record.cost
+        vehicle.base.version = vehicle.head.version
+        del vehicle.records[:count]
+        self._grow(vehicle, len(vehicle.base.values) * _STATE_ENTRY - freed)
 
     def _clock_jumped(self, vehicle: _Vehicle, ts: int) -> None:
         """Far from the newest time: ahead is believed when two agree, behind when many in a row do."""
@@ -332,22 +447,21 @@ class SnapshotLog:
         assert key is not None and value is not None  # _checked refuses both
         vehicle = self._vehicles.get(key)
         if vehicle is None:
-            vehicle = self._vehicles[key] = _Vehicle(key, key.decode(), partition)
+            vehicle = self._vehicles[key] = _Vehicle(key, key.decode(), partition, self._mark_every)
             self._evicted.pop(key, None)
             self._bytes += vehicle.bytes
         elif offset <= vehicle.last_offset and topic == vehicle.last_topic and partition == vehicle.partition:
             return None
+        vehicle.last_offset = offset
+        vehicle.last_topic = topic
+        vehicle.partition = partition
         cost = len(value) // len(items) + _RECORD_OVERHEAD
-        is_list = type(data) is list
-        for index, (ts, kind) in enumerate(items):
-            if vehicle.records and ts < vehicle.records[-1].ts:
-                vehicle.unsorted = True
-            vehicle.records.append(
-                _Record(ts, kind, value, index if is_list else -1, topic, partition, offset, cost)
-            )
-            vehicle.bytes += cost
-            self._bytes += cost
-            self._arrived(vehicle, ts, topic, partition, offset, broker_ts)
+        parsed = _loads(value)
+        for item, (ts, kind) in enumerate(items):
+            is_list = isinstance(parsed, list)
+            content = parsed[item] if is_list else parsed
+            record = (ts, kind, value, item if is_list else -1, topic, partition, offset, cost)
+            self._arrived(vehicle, record, content["signals"], content.get("vss_version"), broker_ts)
         return None
 
     def _checked(self, data: Any, key: bytes | None, value: bytes | None) -> list[tuple[int, int]]:
@@ -385,7 +499,7 @@ class SnapshotLog:
             # It may have carried a change: until the vehicle says so again, its state is not known.
             # One marker serves a run of bad records, so that they cannot grow the ring.
             last = vehicle.records[-1] if vehicle.records else None
-            if last is None or last.kind != _LOST or last.ts != vehicle.newest:
+            if last is None or last[1] != _LOST or last[0] != vehicle.newest:
                 self._mark_lost(vehicle, vehicle.newest, topic, partition, offset)
         self._remember_rejected((topic, partition, offset))
         source = SourceRef(
@@ -398,10 +512,12 @@ class SnapshotLog:
         return Rejected(source, error.reason, error.detail, vehicle_id, key, value)
 
     def _mark_lost(self, vehicle: _Vehicle, ts: int, topic: str, partition: int, offset: int) -> None:
-        vehicle.unsorted = True
-        vehicle.records.append(_Record(ts, _LOST, b"", -1, topic, partition, offset, _RECORD_OVERHEAD))
-        vehicle.bytes += _RECORD_OVERHEAD
-        self._bytes += _RECORD_OVERHEAD
+        vehicle.records.append((ts, _LOST, b"", -1, topic, partition, offset, _RECORD_OVERHEAD))
+        vehicle.unmarked += 1
+        vehicle.mark_bytes += _RECORD_OVERHEAD
+        before = len(vehicle.head.values)
+        vehicle.head.merge(ts, _LOST, {})
+        self._grow(vehicle, _RECORD_OVERHEAD + (len(vehicle.head.values) - before) * _STATE_ENTRY)
 
     def _remember_rejected(self, place: tuple[str, int, int]) -> bool:
         """Whether this record is reported for the first time."""
@@ -415,48 +531,43 @@ class SnapshotLog:
     def _span(
         self, vehicle: _Vehicle, start_ms: int, end_ms: int
     ) -> Iterator[tuple[int, _Record, dict[str, Any] | None]]:
-        """Records with ``start < ts <= end`` and what they hold (``None``: lost)."""
+        """Records with ``start < ts <= end`` by time: place in the ring, record, content (``None``: lost)."""
         parsed: tuple[bytes, Any] = (b"", None)
-        for place, record in enumerate(vehicle.records):
-            if record.ts > end_ms:
-                return
-            if record.ts <= start_ms:
-                continue
+        for place, record in _in_time(vehicle.records, start_ms + 1, end_ms):
             parsed, raw = _parse(record, parsed)
             yield place, record, raw
 
     def _base_at(
         self, vehicle: _Vehicle, start_ms: int
     ) -> tuple[dict[str, Reading], list[Update], bool, int | None]:
-        """State at ``start_ms``: readings, those folded that came later, whether it is whole, its time."""
-        raw: dict[str, Any] = {}
+        """At ``start_ms``: readings, those of the base that came later, whether all is known, its time."""
+        base = vehicle.base
+        state = _State()
         later: dict[int, dict[str, Any]] = {}
-        for path, (ts, value) in vehicle.base.items():
+        for path, ts in base.since.items():
             if ts <= start_ms:
-                raw[path] = value
+                state.since[path] = ts
+                state.values[path] = base.values[path]
             else:
-                later.setdefault(ts, {})[path] = value
-        known = vehicle.base_known
-        base_ts = vehicle.base_ts
-        if base_ts is not None and base_ts > start_ms:
+                later.setdefault(ts, {})[path] = base.values[path]
+        if base.ts > start_ms:
             # The span begins before what the ring still holds: only readings unchanged since count.
-            known = False
-            base_ts = max((ts for ts, _ in vehicle.base.values() if ts <= start_ms), default=None)
+            state.ts = max(state.since.values(), default=-1)
+            state.reset_ts = base.reset_ts if base.reset_ts <= start_ms else -1
+        else:
+            state.ts, state.known, state.reset_ts = base.ts, base.known, base.reset_ts
         parsed: tuple[bytes, Any] = (b"", None)
-        for record in _from_last_reset(vehicle.records, start_ms):
+        earlier = [record for _, record in _in_time(vehicle.records, 0, start_ms)]
+        resets = [place for place, record in enumerate(earlier) if record.kind != _DELTA]
+        for record in earlier[resets[-1] if resets else 0 :]:
             parsed, content = _parse(record, parsed)
-            if content is None:
-                raw, known = {}, False
-                continue
-            if record.kind == _FULL:
-                raw, known = {}, True
-            raw.update(content["signals"])
-            base_ts = record.ts if base_ts is None else max(base_ts, record.ts)
-        readings = self._readings(raw, vehicle.version)
+            state.merge(record.ts, record.kind, content["signals"] if content else {})
+        known = state.known and base.ts <= start_ms
+        readings = self._readings(state.values, vehicle.head.version)
         updates = [
-            Update(ts, self._readings(values, vehicle.version)) for ts, values in sorted(later.items())
+            Update(ts, self._readings(values, vehicle.head.version)) for ts, values in sorted(later.items())
         ]
-        return readings, updates, known, base_ts
+        return readings, updates, known, state.ts if state.ts >= 0 else None
 
     def _validated(
         self, vehicle: _Vehicle, place: int, record: _Record, raw: dict[str, Any] | None
@@ -468,10 +579,8 @@ class SnapshotLog:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        vehicle.records[place] = record._replace(kind=_LOST, value=b"", cost=_RECORD_OVERHEAD)
-        freed = record.cost - _RECORD_OVERHEAD
-        vehicle.bytes -= freed
-        self._bytes -= freed
+        vehicle.records[place] = (record.ts, _LOST, b"", -1, *record[4:7], _RECORD_OVERHEAD)
+        self._distrust(vehicle, record.cost - _RECORD_OVERHEAD)
         if self._remember_rejected((record.topic, record.partition, record.offset)):
             source = SourceRef(
                 topic=record.topic,
@@ -491,45 +600,25 @@ class SnapshotLog:
         check = self.catalogue.check
         return {path: Reading(*check(path, value, version)) for path, value in signals.items()}
 
-    def _fold(self, vehicle: _Vehicle, count: int) -> None:
-        """Move the ``count`` oldest records of the ring into the base state."""
-        vehicle.sort()
-        chunk = vehicle.records[:count]
-        del vehicle.records[:count]
-        before = vehicle.bytes
-        vehicle.bytes -= sum(record.cost for record in chunk) + len(vehicle.base) * _BASE_ENTRY
-        parsed: tuple[bytes, Any] = (b"", None)
-        for record in _from_last_reset(chunk, chunk[-1].ts):
-            parsed, content = _parse(record, parsed)
-            self._fold_one(vehicle, record, content)
-        vehicle.bytes += len(vehicle.base) * _BASE_ENTRY
-        self._bytes += vehicle.bytes - before
+    def _distrust(self, vehicle: _Vehicle, freed: int) -> None:
+        """A record in the ring proved bad, and its signals are in the state and the marks: start these anew.
 
-    @staticmethod
-    def _fold_one(vehicle: _Vehicle, record: _Record, content: dict[str, Any] | None) -> None:
-        ts = record.ts
-        base = vehicle.base
-        if ts < vehicle.reset_ts:
-            return  # a newer full snapshot has already said all that this one could
-        if record.kind != _DELTA:
-            vehicle.reset_ts = ts
-            vehicle.base_known = record.kind == _FULL
-            for path in [path for path, (since, _) in base.items() if since <= ts]:
-                del base[path]
-        if content is None:
-            return
-        for path, value in content["signals"].items():
-            held = base.get(path)
-            if held is None or held[0] <= ts:
-                base[path] = (ts, value)
-        if vehicle.base_ts is None or ts > vehicle.base_ts:
-            vehicle.base_ts = ts
-        version = content.get("vss_version")
-        if isinstance(version, str):
-            vehicle.version = version
+        Until the vehicle says a signal again it is then unknown. Windows are not touched by this:
+        they are made from the base and the ring.
+        """
+        for _, _, state in vehicle.marks:
+            freed += len(state.values) * _STATE_ENTRY
+        freed += len(vehicle.head.values) * _STATE_ENTRY
+        vehicle.marks.clear()
+        vehicle.unmarked = len(vehicle.records)
+        head = _State()
+        head.version, head.ts, head.reset_ts = vehicle.head.version, vehicle.head.ts, vehicle.head.ts
+        vehicle.head = head
+        self._grow(vehicle, -freed)
+        vehicle.mark_bytes = sum(record[7] for record in vehicle.records)
 
     def _evict(self, broker_ts: int) -> None:
-        """Get under the budget: idle vehicles whole, then the older half of rings, oldest heard first."""
+        """Get under the budget: idle vehicles whole, then the oldest of rings, least recently heard first."""
         while self._bytes > self._max_bytes and self._vehicles:
             key, vehicle = next(iter(self._vehicles.items()))
             is_idle = broker_ts - vehicle.seen > self._settings.idle_ms
@@ -540,7 +629,7 @@ class SnapshotLog:
                 if len(self._evicted) > _REMEMBERED:
                     self._evicted.popitem(last=False)
             else:
-                self._fold(vehicle, (len(vehicle.records) + 1) // 2)
+                self._shorten(vehicle)
                 self._vehicles.move_to_end(key)
 
 
@@ -553,20 +642,11 @@ class _CheckError(Exception):
         self.detail = detail
 
 
-def _record_ts(record: _Record) -> int:
-    return record.ts
-
-
-def _from_last_reset(records: list[_Record], until_ms: int) -> list[_Record]:
-    """Records up to ``until_ms`` from the last one that states everything: what came before is moot."""
-    chosen: list[_Record] = []
-    for record in records:
-        if record.ts > until_ms:
-            break
-        if record.kind != _DELTA:
-            chosen = []
-        chosen.append(record)
-    return chosen
+def _in_time(records: list[_Raw], start_ms: int, end_ms: int) -> list[tuple[int, _Record]]:
+    """Records with ``start <= ts <= end`` and their place in the ring, in order of time, then arrival."""
+    chosen = [(place, raw) for place, raw in enumerate(records) if start_ms <= raw[0] <= end_ms]
+    chosen.sort(key=lambda pair: pair[1][0])
+    return [(place, _Record._make(raw)) for place, raw in chosen]
 
 
 def _parse(record: _Record, parsed: tuple[bytes, Any]) -> tuple[tuple[bytes, Any], dict[str, Any] | None]:

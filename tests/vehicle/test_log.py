@@ -195,28 +195,27 @@ def test_a_gap_makes_the_window_incomplete() -> None:
     assert not feed.log.window("v1", T0, T0 + 3_000).complete
 
 
-@pytest.mark.parametrize("ring", [2, 5, 17, 1_000])
+@pytest.mark.parametrize("ring", [2, 17, 80, 200])
 def test_folding_never_changes_what_is_known_only_how_far_back(ring: int) -> None:
     """Random snapshots, some out of order; a small ring against one that keeps everything."""
-    for seed in range(30):
+    for seed in range(8):
         rng = random.Random(seed)
         small = Feed(SnapshotLog(SnapshotSettings(ring_records=ring)))
         large = Feed(SnapshotLog())
-        times = [T0 + 100 * tick for tick in range(60)]
-        for place in range(0, 59, 7):
-            if ring >= 17:  # a record may come late by less than the ring
-                times[place], times[place + 1] = times[place + 1], times[place]
+        times = [T0 + 100 * tick for tick in range(400)]
+        for place in range(0, 390, 7):
+            times[place], times[place + 3] = times[place + 3], times[place]
         for ts in times:
             names = rng.sample([SPEED, BEAM, WINDOW], k=rng.randint(0, 3))
             values = {SPEED: float(rng.randrange(100)), BEAM: rng.random() < 0.5, WINDOW: rng.randrange(100)}
-            kind = "full" if rng.random() < 0.1 else "delta"
+            kind = "full" if rng.random() < 0.03 else "delta"
             record = snapshot(ts, {name: values[name] for name in names}, kind=kind)
             small.put(record)
             large.put(record)
-        end = T0 + 6_000
-        for begin in (T0 - 1, T0 + 1_050, T0 + 3_050, T0 + 5_950):
+        end = T0 + 40_000
+        for begin in (T0 - 1, T0 + 10_050, T0 + 33_050, T0 + 39_950):
             some, whole = (feed.log.window("v1", begin, end) for feed in (small, large))
-            for ts in range(begin, end, 50):
+            for ts in range(begin, end, 350):
                 for path in (SPEED, BEAM, WINDOW):
                     told = at(some, path, ts)
                     if told != "unknown":
