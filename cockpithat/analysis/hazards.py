@@ -132,7 +132,7 @@ class HazardEngine:
                 self._reading_of_key[key].append(name)
         self._state_readings = [rules.readings_of(rule.state) for rule in rules.rules]
         self._state_atoms = [self._atoms_under(node) for node in self._state]
-        self._state_paths = [rules.paths_of(rule.state) for rule in rules.rules]
+        self._state_paths = [sorted(rules.paths_of(rule.state)) for rule in rules.rules]
 
     def _compile(self, condition: Condition, facts: dict[str, int]) -> int:
         if condition.reading is not None:
