@@ -26,7 +26,6 @@ USERS: Final = frozenset(
     }
 )
 EVERYONE: Final = frozenset({"*", "all", "everyone", "everybody", "team", "group"})
-_TERMINALS: Final = ("terminal", "executor", "interpreter")
 
 
 class Call(NamedTuple):
@@ -49,7 +48,7 @@ def is_user(agent: str) -> bool:
 def is_terminal(agent: str) -> bool:
     """Whether the agent only runs what others wrote, such as ``Computer_terminal``."""
     key = agent_key(agent)
-    return any(word in key for word in _TERMINALS)
+    return "terminal" in key or "executor" in key or "interpreter" in key
 
 
 class Dispatches:

@@ -12,6 +12,7 @@ repetition is bounded or possessive: time is linear in the length of the text.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 MAX_ENTITY_CHARS: Final = 80
@@ -140,6 +141,7 @@ def clip(text: str, limit: int) -> str:
     return text[:head] + "\n" + text[-(limit - head - 1) :]
 
 
+@lru_cache(maxsize=4)
 def is_german(text: str) -> bool:
     """Whether nouns of this text are capitalised as German does, judged on its first 1,000 characters."""
     sample = text[:1000].casefold()
@@ -202,7 +204,6 @@ def extract(text: str, into: dict[str, Mention], limit: int) -> int:
             _offer(into, normal(body), Mention(body, PLAIN))
             if len(into) >= limit:
                 return work
-    german: bool | None = None
     settled: set[str] = set()  # tokens that need no second look in this text
     for match in _TOKEN.finditer(text):
         work += 1
@@ -214,10 +215,7 @@ def extract(text: str, into: dict[str, Mention], limit: int) -> int:
             continue
         settled.add(token)
         if kind == "name":
-            words = token.split()
-            if len(words) == 1 and german is None:
-                german = is_german(text)
-            if not _offer_name(into, words, text, match.start(), bool(german)):
+            if not _offer_name(into, token.split(), text, match.start()):
                 settled.discard(token)
         elif kind == "num":
             key = number_key(token)
@@ -257,7 +255,7 @@ def _offer(into: dict[str, Mention], key: str, mention: Mention) -> None:
         into[key] = mention
 
 
-def _offer_name(into: dict[str, Mention], words: list[str], text: str, start: int, german: bool) -> bool:
+def _offer_name(into: dict[str, Mention], words: list[str], text: str, start: int) -> bool:
     """Names. Returns whether the same words elsewhere in the text would give nothing more."""
     cut = 0
     while words and words[0].casefold() in _STOP_WORDS:
@@ -279,7 +277,7 @@ def _offer_name(into: dict[str, Mention], words: list[str], text: str, start: in
     elif not cut and _starts_sentence(text, start):
         _offer(into, shown.casefold(), Mention(shown, WEAK, introduces=False))
         return False
-    elif german and not _PLACE_BEFORE.search(text, max(0, start - 8), start):
+    elif is_german(text) and not _PLACE_BEFORE.search(text, max(0, start - 8), start):
         return False
     else:
         _offer(into, shown.casefold(), Mention(shown, PLAIN))

@@ -106,8 +106,9 @@ def proposals(text: str, *, is_plan: bool) -> list[str]:
     """
     text = text[:SCANNED_CHARS]
     found: dict[str, None] = {}
-    if is_plan or _CUE.search(text):
-        found.update((m["item"].strip(), None) for m in _LISTED.finditer(text))
+    listed = [match["item"].strip() for match in _LISTED.finditer(text)]
+    if listed and (is_plan or _CUE.search(text)):
+        found.update(dict.fromkeys(listed))
     found.update((m["item"].strip(), None) for m in _COMMITMENT.finditer(text))
     return list(found)[:_ITEMS_PER_STEP]
 
@@ -119,10 +120,10 @@ class PlanText:
     """
 
     def __init__(self, max_items: int, common: str = "") -> None:
-        self._items: deque[Proposal] = deque()
+        self._items: dict[int, Proposal] = {}
         self._max_items = max_items
         self._common = frozenset(stems(common, 1024))
-        self._by_stem: dict[str, deque[Proposal]] = {}
+        self._by_stem: dict[str, deque[int]] = {}
         self._retired: set[int] = set()
         self._serial = 0
 
@@ -138,24 +139,23 @@ class PlanText:
         words = stems(text[:COMPARED_CHARS])
         work = len(words)
         shared: dict[int, int] = {}
-        new: dict[int, int] = {}
-        seen: dict[int, Proposal] = {}
         for word in words:
-            is_new = word not in self._common
-            for proposal in self._by_stem.get(word, ()):
-                work += 1
-                serial = proposal.serial
-                seen[serial] = proposal
-                shared[serial] = shared.get(serial, 0) + 1
-                new[serial] = new.get(serial, 0) + is_new
+            listed = self._by_stem.get(word)
+            if listed:
+                work += len(listed)
+                for serial in listed:
+                    shared[serial] = shared.get(serial, 0) + 1
         best: dict[int, tuple[float, int]] = {}
         for serial, count in shared.items():
-            proposal = seen[serial]
+            proposal = self._items[serial]
             share = count / len(proposal.stems)
-            if share >= _MIN_SHARE and new[serial] >= _MIN_NEW and serial not in self._retired:
+            if share < _MIN_SHARE or serial in self._retired:
+                continue
+            new = sum(1 for word in proposal.stems if word in words and word not in self._common)
+            if new >= _MIN_NEW:
                 best[proposal.step] = max(best.get(proposal.step, (0.0, -1)), (share, serial))
         chosen = sorted(best.values(), reverse=True)[:_MATCHES_PER_STEP]
-        return [seen[serial] for serial in sorted(serial for _, serial in chosen)], work
+        return [self._items[serial] for serial in sorted(serial for _, serial in chosen)], work
 
     def propose(self, step: int, agent: str, items: Iterable[str], carried: Iterable[Proposal] = ()) -> int:
         """Remember the step's items. Returns the work done.
@@ -173,19 +173,19 @@ class PlanText:
                 if len(old.stems & words) >= _MIN_SHARE * len(old.stems):
                     self._retired.add(old.serial)
             if len(self._items) >= self._max_items:
-                self._forget(self._items.popleft())
+                self._forget(self._serial - len(self._items))
             proposal = Proposal(step, agent, shown, words, self._serial)
-            self._serial += 1
-            self._items.append(proposal)
+            self._items[self._serial] = proposal
             for word in words:
-                self._by_stem.setdefault(word, deque(maxlen=_ITEMS_PER_STEM)).append(proposal)
+                self._by_stem.setdefault(word, deque(maxlen=_ITEMS_PER_STEM)).append(self._serial)
+            self._serial += 1
         return work
 
-    def _forget(self, proposal: Proposal) -> None:
-        self._retired.discard(proposal.serial)
-        for word in proposal.stems:
+    def _forget(self, serial: int) -> None:
+        self._retired.discard(serial)
+        for word in self._items.pop(serial).stems:
             listed = self._by_stem.get(word)
-            while listed and listed[0].serial <= proposal.serial:
+            while listed and listed[0] <= serial:
                 listed.popleft()
             if listed is not None and not listed:
                 del self._by_stem[word]
