@@ -242,7 +242,9 @@ class Episode:
         return index
 
     def remark(self, part: str) -> None:
-        """A thought before an act, where this cockpit writes thoughts down."""
+        """A thought before an act, where this cockpit writes thoughts down; never in place of a faulty act."""
+        if self.fault_step == len(self.steps):
+            return
         if self.flow.thoughts and self.dice.chance(0.45, "thought", len(self.steps)):
             self.emit(part, "thought", "thought")
 

@@ -195,6 +195,25 @@ CLASHES: Mapping[str, frozenset[str]] = {
     "fog_speed": frozenset({"weather"}),
 }
 
+# The parts that a side conversation brings in beside driver and dialogue.
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "music": ("media",),
+    "warmer": ("climate",),
+    "corrected": ("climate",),
+    "place": ("road",),
+    "weather": ("environment",),
+    "message": ("media",),
+    "refused": ("safety",),
+    "seat": ("memory", "climate"),
+    "not_yours": ("memory", "navigation"),
+    "scan": ("safety",),
+    "small_talk": (),
+    "mirror": ("vehicle",),
+    "battery": ("vehicle",),
+    "light": ("vehicle",),
+    "errand": ("road",),
+}
+
 
 def play_side(ep: Episode, slot: int) -> None:
     """The side conversations that a scenario has in this pause."""
