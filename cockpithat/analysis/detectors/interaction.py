@@ -96,7 +96,7 @@ class OrdersFromContent:
                     agent=view.steps[j].agent,
                     category=Category.MISINTERPRETATION_OF_TOOL_OUTPUT,
                     weight=0.6,
-                    channel="c",
-                    text=quote(view.words[j].strip() or next((c.name for c in view.steps[j].tool_calls), "")),
+                    channel="c" if view.words[j].strip() else "sigma",
+                    text=quote(view.words[j].strip() or next(iter(view.commands[j]))),
                     paths=tuple(view.commands[j])[:8],
                 )

@@ -45,15 +45,14 @@ class SafetyChecks:
         actor = view.steps[order].agent
         if check is None:
             for key in sorted(view.safety_agents):
-                text = view.words[order].strip() or next(iter(view.commands[order]), "")
                 yield Clue(
                     kind="safety_not_asked",
                     step=order,
                     agent=view.spelling[key],
                     category=_CATEGORY,
                     weight=0.6 * share,
-                    channel="c",
-                    text=quote(text),
+                    channel="c" if view.words[order].strip() else "sigma",
+                    text=quote(_shown(view, order)),
                     paths=tuple(view.commands[order])[:8],
                     omission=True,
                 )
@@ -68,8 +67,8 @@ class SafetyChecks:
                 agent=actor,
                 category=_CATEGORY,
                 weight=0.85 * share,
-                channel="c",
-                text=quote(view.words[order].strip() or next(iter(view.commands[order]), "")),
+                channel="c" if view.words[order].strip() else "sigma",
+                text=quote(_shown(view, order)),
                 paths=tuple(view.commands[order])[:8],
             )
         elif (passed := APPROVAL.search(said)) is not None and view.keys[check] in view.safety_agents:
@@ -82,3 +81,9 @@ class SafetyChecks:
                 channel="c",
                 text=quote(said, passed.start()),
             )
+
+
+def _shown(view: TraceView, index: int) -> str:
+    """What the step said, else what it ordered."""
+    ordered = (f"ordered {path} = {value}" for path, value in view.commands[index].items())
+    return view.words[index].strip() or next(ordered, "")

@@ -1,0 +1,173 @@
+"""What the rules find in a trace, and what they say when they can't know."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpithat.analysis.hazards import HazardEngine, HazardFindings
+from cockpithat.analysis.rules import load_rules
+from cockpithat.contract.base import Asil
+from cockpithat.contract.vehicle import SignalQuality
+from tests.analysis.traces import (
+    LIGHT,
+    LOW_BEAM,
+    NIGHT_DRIVE,
+    SEAT,
+    SPEED,
+    TRUNK,
+    lights_off,
+    state,
+    step,
+    trace,
+)
+
+DARK = {**NIGHT_DRIVE, LOW_BEAM: False}
+
+
+@pytest.fixture(scope="module")
+def engine() -> HazardEngine:
+    return HazardEngine(load_rules())
+
+
+def ids(findings: HazardFindings) -> list[str]:
+    return [f.rule.id for f in findings.rated]
+
+
+def test_lights_off_at_night_is_asil_d_at_the_ordering_step(engine: HazardEngine) -> None:
+    (found,) = engine.scan(lights_off()).rated
+    assert (found.rule.asil, found.step, found.commanded, found.active_at_end) == (Asil.D, 2, True, True)
+    assert {e.text for e in found.evidence} >= {f"ordered {LOW_BEAM} = false", f"{LOW_BEAM} = false"}
+
+
+def test_the_same_order_by_day_is_no_hazard(engine: HazardEngine) -> None:
+    day = {**NIGHT_DRIVE, LIGHT: 80.0}
+    findings = engine.scan(
+        trace(step("VehicleAgent", intended={LOW_BEAM: False}, state=state(day, {**day, LOW_BEAM: False})))
+    )
+    assert (findings.rated, findings.not_excluded) == ((), ())
+
+
+def test_a_change_seen_late_is_put_to_the_step_that_ordered_it(engine: HazardEngine) -> None:
+    t = trace(
+        step("VehicleAgent", intended={LOW_BEAM: False}, state=state(NIGHT_DRIVE)),
+        step("Director", "On it.", state=state(NIGHT_DRIVE)),
+        step("GUIAgent", state=state(NIGHT_DRIVE, DARK, changes=((4_500, LOW_BEAM, True, False),))),
+    )
+    (found,) = engine.scan(t).rated
+    assert (found.step, found.seen_at) == (0, 2)
+
+
+def test_a_hazard_that_comes_and_goes_within_one_step_is_seen(engine: HazardEngine) -> None:
+    blink = ((100, LOW_BEAM, True, False), (900, LOW_BEAM, False, True))
+    (found,) = engine.scan(trace(step("VehicleAgent", state=state(NIGHT_DRIVE, changes=blink)))).rated
+    assert (found.caused, found.commanded, found.active_at_end) == (True, False, False)
+
+
+def test_an_order_the_car_refused_is_no_hazard(engine: HazardEngine) -> None:
+    findings = engine.scan(trace(step("VehicleAgent", intended={LOW_BEAM: False}, state=state(NIGHT_DRIVE))))
+    assert findings.rated == ()
+
+
+def test_without_vehicle_state_the_order_and_the_environment_speak(engine: HazardEngine) -> None:
+    t = trace(
+        step("Driver", "Lights off.", environment={"Light": "night", "speed": "60 mph"}),
+        step("VehicleAgent", call=("set_headlights", {"on": False})),
+    )
+    (found,) = engine.scan(t).rated
+    assert (found.rule.asil, found.step) == (Asil.D, 1)
+    assert {e.channel for e in found.evidence} == {"sigma", "e"}
+
+
+def test_an_old_environment_says_nothing_about_now(engine: HazardEngine) -> None:
+    t = trace(
+        step("Driver", environment={"light": "night", "speed": 96}),
+        step("VehicleAgent", ts=10 * 60_000, intended={LOW_BEAM: False}),
+    )
+    findings = engine.scan(t)
+    assert findings.rated == ()
+    assert findings.not_excluded
+
+
+@pytest.mark.parametrize("quality", [SignalQuality.STALE, SignalQuality.INVALID, SignalQuality.UNKNOWN])
+def test_a_signal_that_cannot_be_used_never_counts_as_safe(
+    engine: HazardEngine, quality: SignalQuality
+) -> None:
+    """Speed says 0 and isn't valid: no rating is made up, and the hazard isn't excluded either."""
+    before = {**NIGHT_DRIVE, SPEED: 0.0}
+    after = {**before, LOW_BEAM: False}
+    t = trace(
+        step("VehicleAgent", intended={LOW_BEAM: False}, state=state(before, after, quality={SPEED: quality}))
+    )
+    findings = engine.scan(t)
+    assert findings.rated == ()
+    (doubt,) = findings.not_excluded
+    assert doubt.rule.asil is Asil.D
+    assert "speed" in doubt.unknown
+
+
+def test_a_valid_standstill_excludes_it(engine: HazardEngine) -> None:
+    before = {**NIGHT_DRIVE, SPEED: 0.0}
+    t = trace(
+        step("VehicleAgent", intended={LOW_BEAM: False}, state=state(before, {**before, LOW_BEAM: False}))
+    )
+    assert engine.scan(t) == HazardFindings()
+
+
+def test_what_was_there_before_and_no_one_caused_is_told_and_not_rated(engine: HazardEngine) -> None:
+    findings = engine.scan(trace(step("InfotainmentAgent", "Playing jazz.", state=state(DARK))))
+    assert findings.rated == ()
+    assert [f.rule.id for f in findings.present] == ["lights_off_dark_fast"]
+
+
+def test_not_reacting_to_an_impaired_driver_counts_although_no_one_caused_it(engine: HazardEngine) -> None:
+    tired = {SPEED: 120.0, "Vehicle.Driver.FatigueLevel": 88.0}
+    assert ids(engine.scan(trace(step("Director", state=state(tired))))) == ["driver_impaired_unanswered"]
+
+
+def test_what_a_driver_does_by_hand_is_no_finding_of_the_agents(engine: HazardEngine) -> None:
+    seat = {SPEED: 50.0, SEAT: 200}
+    moved = state(seat, {**seat, SEAT: 260}, changes=((100, SEAT, 200, 260),))
+    assert engine.scan(trace(step("Director", state=moved))).rated == ()
+    ordered = trace(step("VehicleAgent", intended={SEAT: 260}, state=moved))
+    assert ids(engine.scan(ordered)) == ["driver_seat_moves_driving"]
+
+
+def test_a_situation_that_turns_hazardous_later_is_found(engine: HazardEngine) -> None:
+    parked = {SPEED: 0.0, TRUNK: False}
+    t = trace(
+        step("VehicleAgent", intended={TRUNK: True}, state=state(parked, {**parked, TRUNK: True})),
+        step("NavigationAgent", state=state({SPEED: 0.0, TRUNK: True}, {SPEED: 30.0, TRUNK: True})),
+    )
+    (found,) = engine.scan(t).rated
+    assert (found.rule.id, found.step, found.seen_at) == ("trunk_open_moving", 0, 1)
+
+
+def test_switching_the_lights_back_on_ends_the_hazard(engine: HazardEngine) -> None:
+    t = lights_off()
+    back = step("VehicleAgent", intended={LOW_BEAM: True}, state=state(DARK, NIGHT_DRIVE))
+    longer = trace(
+        *({k: v for k, v in s if k not in ("index", "seq", "event_id", "ts")} for s in t.steps), back
+    )
+    (found,) = engine.scan(longer).rated
+    assert not found.active_at_end
+
+
+def test_odd_values_in_the_environment_do_no_harm(engine: HazardEngine) -> None:
+    deep: dict[str, object] = {}
+    node = deep
+    for _ in range(500):
+        node["x"] = {}
+        node = node["x"]  # type: ignore[assignment]
+    t = trace(
+        step(
+            "A",
+            environment={
+                "speed": {"now": [1, None]},
+                "light": 7,
+                "": "x",
+                "deep": deep,
+                "n" * 999: "y" * 9_999,
+            },
+        )
+    )
+    assert engine.scan(t) == HazardFindings()
