@@ -90,8 +90,8 @@ class _Endpoint:
 class ChatClient:
     """Calls chat endpoints for all roles. Use as an async context manager, or call :meth:`close`.
 
-    ``transport``, ``monotonic``, ``sleep``, ``rng`` and ``environ`` are for tests and embedding; the defaults
-    are the real ones.
+    ``observe`` is told of every try, for metrics. ``transport``, ``monotonic``, ``sleep``, ``rng`` and
+    ``environ`` are for tests and embedding; the defaults are the real ones.
     """
 
     def __init__(
@@ -103,8 +103,10 @@ class ChatClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
         environ: Mapping[str, str] | None = None,
+        observe: Callable[[CallRecord], None] | None = None,
     ) -> None:
         self.settings = settings
+        self._observe = observe
         names: Mapping[str, str] = os.environ if environ is None else environ
         # Behind a function: a dump of this object's fields must not show the environment.
         self._variable: Callable[[str], str | None] = lambda name: names.get(name)
@@ -161,12 +163,15 @@ class ChatClient:
         endpoint = self._endpoints.setdefault(settings.base_url, _Endpoint(self.settings))
         limit = self._monotonic() + self.settings.call_seconds
         limit = limit if deadline is None else min(limit, deadline)
-        call = _Call(role, settings, endpoint, list(messages), schema, ledger, purpose, limit)
+        mode = settings.output
+        if mode == OutputMode.AUTO:
+            mode = endpoint.mode.get(settings.model, OutputMode.JSON_SCHEMA)
+        call = _Call(role, settings, endpoint, list(messages), schema, ledger, purpose, limit, mode)
         # The key of the cache does not depend on what the endpoint was found to support meanwhile.
         key = request_key(settings.base_url, self._body(call, settings.output))
         answer = await asyncio.to_thread(self._cache.get, key)
         if answer is not None:
-            ledger.add(CallRecord(role, settings.model, purpose, 0, CACHED))
+            self._book(ledger, CallRecord(role, settings.model, purpose, 0, CACHED))
             return self._read_answer(answer, schema, cached=True)
         reply = await self._with_retries(call)
         if reply.refusal:
@@ -207,21 +212,19 @@ class ChatClient:
                 await self._sleep(wait)
 
     def _step_down(self, call: _Call) -> bool:
-        """Ask for less structured output from now on; false where that is fixed or at its end."""
-        if call.settings.output != OutputMode.AUTO:
+        """Ask this call for less structured output; false where that is fixed or at its end.
+
+        What the endpoint takes is learned when the plainer request succeeds: a request may be refused for
+        other reasons.
+        """
+        if call.settings.output != OutputMode.AUTO or call.mode not in _STEP_DOWN:
             return False
-        current = call.endpoint.mode.get(call.settings.model, OutputMode.JSON_SCHEMA)
-        if call.sent_mode != current:  # another call has stepped down meanwhile
-            return True
-        if current not in _STEP_DOWN:
-            return False
-        call.endpoint.mode[call.settings.model] = _STEP_DOWN[current]
+        call.mode = _STEP_DOWN[call.mode]
         return True
 
     async def _try(self, call: _Call, attempt: int) -> _Reply:
         """One request: within its time, its slot, the breaker and the budget; booked whatever happens."""
         key = find_key(call.settings, self._variable)
-        call.sent_mode = self._mode(call)
         budget = self._budgets[call.role]
         estimate = message_tokens([message["content"] for message in call.messages])
         reserved = estimate + call.settings.max_output_tokens
@@ -239,6 +242,7 @@ class ChatClient:
                         reserved_now = sent = True
                         reply = await self._send(call, key)
                         told = True
+                        call.endpoint.mode[call.settings.model] = call.mode
                         call.endpoint.breaker.succeeded()
                     except (ConnectionFailedError, TimedOutError, ServerFailedError, BadAnswerError) as error:
                         told = True
@@ -275,7 +279,8 @@ class ChatClient:
             output_tokens = reply.output_tokens if reply else 0
             if reserved_now:
                 budget.settle(reserved, input_tokens + output_tokens, now)
-            call.ledger.add(
+            self._book(
+                call.ledger,
                 CallRecord(
                     call.role,
                     call.settings.model,
@@ -287,13 +292,13 @@ class ChatClient:
                     reply.estimated if reply else lost,
                     cost_of(call.settings, input_tokens, output_tokens),
                     now - started,
-                )
+                ),
             )
 
-    def _mode(self, call: _Call) -> OutputMode:
-        if call.settings.output != OutputMode.AUTO:
-            return call.settings.output
-        return call.endpoint.mode.get(call.settings.model, OutputMode.JSON_SCHEMA)
+    def _book(self, ledger: Ledger, record: CallRecord) -> None:
+        ledger.add(record)
+        if self._observe is not None:
+            self._observe(record)
 
     @staticmethod
     def _body(call: _Call, mode: OutputMode) -> dict[str, Any]:
@@ -320,7 +325,7 @@ class ChatClient:
         """Post one request and read the reply, turning all that can go wrong into an :class:`LlmError`."""
         headers = {"Content-Type": "application/json", **(key.header(call.settings) if key else {})}
         url = call.settings.base_url + "/chat/completions"
-        body = orjson.dumps(self._body(call, call.sent_mode))
+        body = orjson.dumps(self._body(call, call.mode))
         try:
             async with self._http.stream("POST", url, content=body, headers=headers) as response:
                 chunks, size = [], 0
@@ -421,4 +426,4 @@ class _Call:
     ledger: Ledger
     purpose: str
     limit: float
-    sent_mode: OutputMode = OutputMode.JSON_SCHEMA
+    mode: OutputMode

@@ -105,6 +105,16 @@ async def test_an_endpoint_without_schemas_is_found_out_once() -> None:
     assert harness.ledger.outcomes() == {"rejected": 1, "ok": 2}
 
 
+async def test_a_request_refused_for_another_reason_teaches_nothing() -> None:
+    """A context that is too long is refused in every form; the next, shorter one gets its schema again."""
+    with serve(lambda r: Reply(status=400, raw=b"too long") if "long" in r.prompt else GOOD) as server:
+        async with client_for(server) as harness:
+            with pytest.raises(RejectedError):
+                await harness.ask("a long question")
+            await harness.ask("a question")
+    assert server.requests[-1].body["response_format"]["type"] == "json_schema"
+
+
 async def test_a_fixed_output_mode_is_not_given_up() -> None:
     with serve(lambda _: Reply(status=400, raw=b"no schemas here")) as server:
         async with client_for(server, {"output": OutputMode.JSON_SCHEMA}) as harness:
