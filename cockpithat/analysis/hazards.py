@@ -266,7 +266,7 @@ class _Scan:
             self._bus(change.path, change.after)
         self._end_of_moment()
         for path, value in state.after.items():
-            self._bus(path, self._usable(value, state.quality.get(path)))
+            self._bus(path, self._usable(value, state.after_quality.get(path)))
         self._end_of_moment()
 
     def _bus(self, path: str, value: Any, first: bool = False) -> None:

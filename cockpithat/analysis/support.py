@@ -55,6 +55,7 @@ def _sources(step: Step) -> list[str]:
         *(render(call.arguments) for call in step.tool_calls),
         *(render(output.content) for output in step.tool_outputs),
         *(f"{item.id} {item.text}" for item in step.plan),
+        step.plan_item or "",
         *(f"{ref.key} {render(ref.value)}" for ref in step.memory),
         *(f"{ref.key} of {ref.owner or ref.domain}" for ref in step.memory),
         *(f"{key} = {value}" for key, value in flatten(step.environment).items()),

@@ -46,6 +46,7 @@ def state(
         after=dict(before if after is None else after),
         changes=tuple(StateChange(ts=t, path=p, before=b, after=a) for t, p, b, a in changes),
         quality=dict(quality or {}),
+        after_quality=dict(quality or {}),
     )
 
 

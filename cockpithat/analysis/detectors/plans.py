@@ -16,6 +16,7 @@ from cockpithat.contract.events import PlanItem
 
 _ADHERENCE = Category.PLAN_ADHERENCE_FAILURE
 _PLANNING = Category.PLANNING_FAILURE
+_SPEED = "Vehicle.Speed"
 _MOVING = 5.0  # km/h
 
 
@@ -97,14 +98,16 @@ def _deviations(view: TraceView, index: int, items: dict[str, _Item]) -> Iterato
         return
     state = view.steps[index].state
     speed = None
-    if state is not None and "Vehicle.Speed" not in state.quality:
-        speed = as_number(state.before.get("Vehicle.Speed"))
+    if state is not None and _SPEED not in state.quality:
+        speed = as_number(state.before.get(_SPEED))
     if (
         speed is not None
         and speed > _MOVING
         and any(STANDING.search(e.item.text[:500]) for e in items.values())
     ):
-        yield _clue("plan_condition_unmet", view, index, _said(view, index), 0.9, _ADHERENCE)
+        agent = view.steps[index].agent
+        shown = f"{_SPEED} = {speed:g}"
+        yield Clue("plan_condition_unmet", index, agent, _ADHERENCE, 0.9, "sigma", shown, (_SPEED,))
     if DEVIATION.search(view.words[index]):
         yield _clue("deviation_admitted", view, index, _said(view, index), 0.5, _ADHERENCE)
 

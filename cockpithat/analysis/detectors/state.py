@@ -49,7 +49,7 @@ class StateMismatch:
             for change in step.state.changes:
                 yield from self._change(view, i, change.path, change.after, change.ts, open_orders, done)
             for path, after in step.state.after.items():
-                if step.state.quality.get(path) in (None, SignalQuality.VALID) and after is not None:
+                if step.state.after_quality.get(path) in (None, SignalQuality.VALID) and after is not None:
                     known[path] = after
                     order = open_orders.get(path)
                     if order is not None and same(after, order.value):
