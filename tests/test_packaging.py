@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 import yaml
 
 from cockpithat import __version__
+from stream.health import Health, HealthServer
+from stream.metrics import Metrics
+from stream.settings import HealthSettings, load_settings
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -105,8 +109,6 @@ def compose() -> dict[str, Any]:
 
 
 def test_the_settings_of_the_compose_file_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stream.settings import load_settings
-
     for service in ("topics", "worker"):
         for name, value in compose()["services"][service]["environment"].items():
             monkeypatch.setenv(name, value)
@@ -146,3 +148,26 @@ def test_the_image_is_built_from_what_is_sent_and_is_not_root() -> None:
     assert "USER 10001:10001" in lines
     assert any(line.startswith("HEALTHCHECK ") for line in lines)
     assert sum(line.startswith("FROM ") for line in lines) == 2
+
+
+def test_the_image_s_health_check_tells_alive_from_not() -> None:
+    text = (_ROOT / "Dockerfile").read_text(encoding="utf-8")
+    instruction = text[text.index("HEALTHCHECK ") :].split("\nSTOPSIGNAL")[0]
+    command = json.loads(instruction[instruction.index("CMD ") + 4 :])
+    assert command[0] == "python"
+
+    metrics, settings = Metrics(), HealthSettings(port=0)
+    health = Health(settings, metrics)
+    with HealthServer(settings, health, metrics) as server:
+        environment = {**os.environ, "COCKPITHAT_HEALTH__PORT": str(server.port)}
+
+        def probe() -> int:
+            run = [sys.executable, *command[1:]]
+            return subprocess.run(
+                run, env=environment, capture_output=True, timeout=20, check=False
+            ).returncode
+
+        assert probe() == 0
+        health.fail("cannot recover")
+        assert probe() != 0
+    assert probe() != 0  # nothing listens

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 from stream import topics
 from stream.kafka_config import BrokerError
 from stream.settings import Settings, load_settings
-from tests.support.kafka import KafkaBroker, free_ports
+from tests.support.kafka import KafkaBroker, Secured, free_ports
 
 pytestmark = pytest.mark.kafka
 
@@ -74,6 +74,22 @@ def test_what_was_created_has_nothing_to_find(kafka: KafkaBroker) -> None:
     assert topics.check(settings) == []
 
     assert not any(topics.create(settings).values())  # a second time creates nothing and harms nothing
+    assert topics.check(settings) == []
+
+
+def test_created_and_checked_over_tls_with_a_password(kafka: KafkaBroker, secured_kafka: Secured) -> None:
+    settings = settings_for(
+        kafka,
+        kafka={
+            "bootstrap_servers": secured_kafka.bootstrap_servers,
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": secured_kafka.username,
+            "sasl_password": secured_kafka.password,
+            "ssl_ca_location": secured_kafka.ca,
+        },
+    )
+    assert all(topics.create(settings).values())
     assert topics.check(settings) == []
 
 
