@@ -102,9 +102,6 @@ class Metrics:
         self.snapshots = counter("snapshots", "Vehicle snapshots read: accepted or dead_lettered.", "result")
         self.snapshot_log_bytes = gauge("snapshot_log_bytes", "Memory of the snapshot log.")
         self.snapshot_log_vehicles = gauge("snapshot_log_vehicles", "Vehicles in the snapshot log.")
-        self.snapshot_evictions = counter(
-            "snapshot_evictions", "Vehicles dropped from the snapshot log to keep its byte budget."
-        )
 
         # Attribution and outputs
         self.pool_queue = gauge("pool_queue", "Sessions waiting for attribution.")

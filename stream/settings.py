@@ -275,8 +275,6 @@ class WorkerSettings(_Section):
     queue_size: int = Field(
         64, ge=1, le=100_000, description="Sessions waiting for the pool; when full, partitions are paused."
     )
-    call_deadline_s: float = Field(30.0, gt=0, description="Deadline of one model call, in seconds.")
-    panel_deadline_s: float = Field(120.0, gt=0, description="Deadline of one panel, in seconds.")
     attribution_deadline_s: float = Field(
         300.0, gt=0, description="Deadline from taking a trace to its report; then the local report goes out."
     )
@@ -305,12 +303,6 @@ class WorkerSettings(_Section):
     dlq_max_run: int = Field(
         500, ge=1, description="Intake stops after this many dead letters with no good record between them."
     )
-
-    @model_validator(mode="after")
-    def _deadlines_nest(self) -> Self:
-        if not self.call_deadline_s <= self.panel_deadline_s <= self.attribution_deadline_s:
-            raise ValueError("deadlines must not shrink: call <= panel <= attribution")
-        return self
 
 
 class HealthSettings(_Section):

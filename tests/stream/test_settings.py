@@ -58,7 +58,6 @@ def test_lists_in_the_environment_are_written_as_people_write_them(
         ("COCKPITHAT_KAFKA__SECURITY_PROTOCOL", "SASL_SSL", "kafka: .*needs sasl_username"),
         ("COCKPITHAT_KAFKA__SESSION_TIMEOUT_MS", "3000", "at most a third of session_timeout_ms"),
         ("COCKPITHAT_KAFKA__DELIVERY_TIMEOUT_MS", "90000", "must not exceed transaction_timeout_ms"),
-        ("COCKPITHAT_WORKER__CALL_DEADLINE_S", "500", "deadlines must not shrink"),
         ("COCKPITHAT_TOPICS__REPORTS", "cockpit.traces.v1", "share the name 'cockpit.traces.v1'"),
         ("COCKPITHAT_TOPICS__REPORTS", "a b", "topics.reports"),
         ("COCKPITHAT_ENGINE__MAX_AGE_MS", "604800000", "input_retention_ms is .* twice the longest hold"),
