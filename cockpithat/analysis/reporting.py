@@ -14,6 +14,7 @@ from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.roles import agent_key, is_person
 from cockpithat.analysis.rules import RuleSet
 from cockpithat.analysis.settings import AttributionSettings, config_digest
+from cockpithat.analysis.support import CONCRETE
 from cockpithat.consensus import Decision
 from cockpithat.contract.base import Asil, VehicleStateCoverage
 from cockpithat.contract.ids import derived_id, report_id
@@ -186,6 +187,8 @@ def review_decision(
         reasons.append(f"confidence {decision.weakest:.2f} is below {settings.review.min_confidence:.2f}")
     if decision.contested:
         reasons.append("contested")
+    if trace.steps and not _rests_on_something(decision):
+        reasons.append("no concrete evidence for the step")
     reasons += [r for r in decision.reasons if not r.startswith("no answer from")]
     reasons += [r for r in decision.reasons if r.startswith("no answer from")]
     if decision.raised_by is not None:
@@ -214,6 +217,16 @@ def review_decision(
     return ReviewDecision(required=bool(reasons), reasons=tuple(dict.fromkeys(reasons)))
 
 
+def _rests_on_something(decision: Decision) -> bool:
+    """Whether a vote for the decided step cites evidence that is more than a hint."""
+    return any(
+        e.weight is None or e.weight >= CONCRETE
+        for h in decision.hypotheses_with_weight
+        if h.step == decision.step and (h.weight or 0.0) > 0
+        for e in h.evidence
+    )
+
+
 def sentence(trace: Trace, decision: Decision, findings: HazardFindings, review: ReviewDecision) -> str:
     """One or two sentences for people: who, where, what kind, how bad, and why."""
     if decision.step is None and decision.agent is None:
@@ -240,6 +253,7 @@ def sentence(trace: Trace, decision: Decision, findings: HazardFindings, review:
             for h in sorted(decision.hypotheses_with_weight, key=lambda h: -(h.weight or 0))
             for e in h.evidence
             if h.step == decision.step and e.text and not e.kind.startswith("hazard_")
+            if e.weight is None or e.weight >= CONCRETE
         ),
         None,
     )

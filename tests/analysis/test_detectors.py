@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cockpithat.analysis.clues import Clue
-from cockpithat.analysis.detectors.cues import words
+from cockpithat.analysis.detectors.cues import Cue
 from cockpithat.analysis.detectors.registry import DETECTORS, find_clues
 from cockpithat.analysis.hazards import HazardEngine
 from cockpithat.analysis.rules import load_rules
@@ -358,7 +358,7 @@ class TestSafetyChecks:
 
 
 def test_word_lists_match_whole_words_and_chinese_anywhere() -> None:
-    pattern = words(["ice", "no risk", "危险"])
+    pattern = Cue(["ice", "no risk", "危险"])
     assert pattern.search("black ICE ahead")
     assert not pattern.search("device")
     assert pattern.search("这很危险吗")

@@ -111,6 +111,12 @@ class TestWhatItDoesNotKnow:
         assert any("ASIL D can't be excluded" in reason for reason in report.review.reasons)
         assert "speed" in report.severity.rationale
 
+    def test_a_ranking_without_evidence_asks_a_person(self, local: LocalAttribution) -> None:
+        report = local.judge(trace(step("Driver", "Play jazz."), step("InfotainmentAgent", "Playing rock.")))
+        assert "no concrete evidence for the step" in report.review.reasons
+        assert "no concrete evidence" in report.summary.lower()
+        assert not local.judge(lights_off()).review.required
+
     def test_a_session_without_steps_has_a_report_that_says_so(self, local: LocalAttribution) -> None:
         t = trace()
         report = local.judge(t)

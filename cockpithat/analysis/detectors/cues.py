@@ -12,22 +12,38 @@ import yaml
 from cockpithat.resources import read_resource
 
 
-def words(alternatives: list[str]) -> re.Pattern[str]:
-    """A case-blind pattern of whole words; Chinese words match anywhere, as they have no spaces."""
-    spaced = sorted((re.escape(a) for a in alternatives if not _is_han(a)), key=len, reverse=True)
-    han = [re.escape(a) for a in alternatives if _is_han(a)]
-    parts = ([rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)"] if spaced else []) + han
-    return re.compile("|".join(parts), re.IGNORECASE)
+class Cue:
+    """A case-blind list of whole words; Chinese words match anywhere, as they have no spaces.
+
+    Looking for the words as plain substrings first is ten times cheaper than the pattern, and most
+    texts hold none of them.
+    """
+
+    def __init__(self, alternatives: list[str]) -> None:
+        self._literals = tuple(a.lower() for a in alternatives)
+        spaced = sorted((re.escape(a) for a in alternatives if not _is_han(a)), key=len, reverse=True)
+        han = [re.escape(a) for a in alternatives if _is_han(a)]
+        parts = ([rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)"] if spaced else []) + han
+        self._pattern = re.compile("|".join(parts), re.IGNORECASE)
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first of the words in ``text``."""
+        lowered = text.lower()
+        return self._pattern.search(text) if any(word in lowered for word in self._literals) else None
+
+    def is_all_of(self, text: str) -> bool:
+        """Whether ``text`` is one of the words and nothing else."""
+        return self._pattern.fullmatch(text) is not None
 
 
 def _is_han(word: str) -> bool:
     return any("\u4e00" <= c <= "\u9fff" for c in word)
 
 
-def _load() -> dict[str, re.Pattern[str]]:
+def _load() -> dict[str, Cue]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     lists: dict[str, list[str]] = yaml.load(read_resource("data/rules/cues.yaml"), Loader=loader)
-    return {name: words(alternatives) for name, alternatives in lists.items()}
+    return {name: Cue(alternatives) for name, alternatives in lists.items()}
 
 
 _CUES = _load()
@@ -41,6 +57,7 @@ ACKNOWLEDGED = _CUES["acknowledged"]
 DONE = _CUES["done"]
 REASSURING = _CUES["reassuring"]
 ALARMING = _CUES["alarming"]
+ASSUMED = _CUES["assumed"]
 DEVIATION = _CUES["deviation"]
 CORRECTION = _CUES["correction"]
 INJECTION = _CUES["injection"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cockpithat.analysis.clues import Clue, quote
 from cockpithat.analysis.conditions import as_number
-from cockpithat.analysis.detectors.cues import BRIGHT, CLOSED, DARK, DRY, OPEN, RAIN, SNOW, STANDING
+from cockpithat.analysis.detectors.cues import BRIGHT, CLOSED, DARK, DRY, OPEN, RAIN, SNOW, STANDING, Cue
 from cockpithat.analysis.environment import flatten
 from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.view import TraceView
@@ -25,14 +25,15 @@ class _Dimension:
 
     name: str
     keys: tuple[str, ...]
-    here: re.Pattern[str]
-    opposite: re.Pattern[str]
+    here: Cue
+    opposite: Cue
 
     def holds(self, context: dict[str, str]) -> bool:
         """Whether e shows the first of the two states."""
         return any(key in context and self.here.search(context[key]) for key in self.keys)
 
 
+_MOVING = 10.0  # km/h
 _LIGHT_KEYS = ("light", "lighting", "ambient_light", "time_of_day", "illumination")
 _ROAD_KEYS = (
     "road_status", "road", "alert", "road_alert", "road_event", "route_status", "road_closure", "hazard",
@@ -105,13 +106,9 @@ class EnvironmentContradictions:
                     "statement_against_environment", index, view.steps[index].agent,
                     Category.ENVIRONMENTAL_MISGROUNDING, 0.65, "c", quote(text, match.start()),
                 )  # fmt: skip
-        match = STANDING.search(text)
-        if (
-            match
-            and not _negated(text, match)
-            and (speed := _speed(view, index, context)) is not None
-            and speed > 10
-        ):
+        speed = _speed(view, index, context)
+        match = STANDING.search(text) if speed is not None and speed > _MOVING else None
+        if match and not _negated(text, match):
             yield Clue(
                 "statement_against_state", index, view.steps[index].agent,
                 Category.ENVIRONMENTAL_MISGROUNDING, 0.6, "c", quote(text, match.start()), ("Vehicle.Speed",),

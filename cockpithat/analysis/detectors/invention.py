@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cockpithat.analysis.clues import Clue, quote
+from cockpithat.analysis.detectors.cues import ASSUMED
 from cockpithat.analysis.environment import flatten
 from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.view import TraceView, render
@@ -15,11 +16,6 @@ _TOKEN = re.compile(r"[^\W_]+")
 _FIGURE = re.compile(r"(?<![\w.,])\d{2,9}(?:[.,]\d{1,4})?(?![\w])")
 _NAME = re.compile(r"\b[A-ZÄÖÜ][\w'’-]{2,30}(?: [A-ZÄÖÜ][\w'’-]{2,30}){1,3}\b")
 _IDENTIFIER = re.compile(r"^(?=[^\s]*\d)[A-Za-z][\w-]{4,64}$")
-_MOCK = re.compile(
-    r"\b(?:assum(?:e|ed|ing)|mock(?:ed)?|sample data|placeholder|hypothetical|simulated|made[- ]up|"
-    r"for example purposes|angenommen|vermutlich|probably|presumably)\b|假设|假定|大概",
-    re.IGNORECASE,
-)
 
 
 class Inventions:
@@ -74,7 +70,7 @@ class Inventions:
                         yield _clue("identifier_from_nowhere", view, index, value, 0.6)
                         break
         text = view.words[index]
-        if match := _MOCK.search(text):
+        if match := ASSUMED.search(text):
             yield _clue("assumed_data", view, index, quote(text, match.start()), 0.3)
         named = next((m for m in _NAME.finditer(text) if unknown(m.group())), None)
         if named is not None:

@@ -44,7 +44,7 @@ class StatementsAgainstOutput:
         lowered = view.lowered[index]
         for _, leaves in reversed(recent):
             for key, value in leaves:
-                if isinstance(value, str) and ALARMING.fullmatch(value.strip().lower()):
+                if isinstance(value, str) and ALARMING.is_all_of(value.strip()[:60]):
                     calm = REASSURING.search(text)
                     if calm and value.lower() not in lowered and not ACKNOWLEDGED.search(text):
                         yield _clue("alarm_talked_down", view, index, quote(text, calm.start()), 0.65)

@@ -88,7 +88,7 @@ class Loops:
         for i, step in enumerate(view.steps):
             if not view.acts(i):
                 continue
-            calls = "".join(f"{call.name}{render(call.arguments)}" for call in step.tool_calls)
+            calls = "; ".join(f"{call.name} {render(call.arguments)}" for call in step.tool_calls)
             said = " ".join(view.lowered[i].split())
             if len(said) + len(calls) < 40:
                 continue
@@ -102,5 +102,5 @@ class Loops:
                     category=Category.PLANNING_FAILURE,
                     weight=0.2 if times[key] == 2 else 0.35,
                     channel="c",
-                    text=quote(view.words[i].strip() or calls),
+                    text=quote(view.words[i].strip() or calls.split("; ")[0]),
                 )
