@@ -39,7 +39,19 @@ def tell(line: str) -> None:
     click.echo("".join(c if c.isprintable() else " " for c in line), err=True)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _InterruptedError(Exception):
+    """Ctrl-C; click would print an empty line for it."""
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _InterruptedError from None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cockpithat")
 @click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an unexpected error.")
 @click.pass_context
@@ -268,9 +280,9 @@ def dlq_show(
 
     from stream.dlq import all_topics, read
 
+    selection = _selection(reasons, partition, offsets, include_redriven)
     settings = _settings(config, bootstrap_servers)
     chosen = [_dlq_topic(settings, topic)] if topic else all_topics(settings)
-    selection = _selection(reasons, partition, offsets, include_redriven)
     shown = 0
     for letter in islice(read(settings, chosen, selection), limit):
         shown += 1
@@ -375,9 +387,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         code = cli.main(arguments, prog_name="cockpithat", standalone_mode=False)
     except SystemExit as stop:
         code = stop.code
-    except click.exceptions.Abort:
-        code = EXIT_INTERRUPTED
-    except KeyboardInterrupt:
+    except (_InterruptedError, KeyboardInterrupt, click.exceptions.Abort):
         tell("cockpithat: interrupted")
         code = EXIT_INTERRUPTED
     except click.ClickException as error:

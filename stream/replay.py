@@ -13,7 +13,6 @@ from cockpithat.formats.recording import AnyEvent, Recording, in_time_order, mov
 from stream.kafka_config import BrokerError, broker_error, producer_config
 from stream.settings import Settings
 
-_CONNECT_S = 15.0
 _LONGEST_NAP_S = 0.25  # so that deliveries are reported while nothing is due
 
 
@@ -144,7 +143,7 @@ def _wait(
 def _require_topics(producer: Producer, settings: Settings) -> None:
     for topic in (settings.topics.session_events, settings.topics.vehicle_snapshots):
         try:
-            metadata = producer.list_topics(topic, timeout=_CONNECT_S).topics[topic]
+            metadata = producer.list_topics(topic, timeout=settings.kafka.request_timeout_ms / 1000).topics[topic]
         except KafkaException as error:
             raise broker_error(settings.kafka, error, "cannot reach the brokers") from None
         if metadata.error is not None and not metadata.partitions:

@@ -1,0 +1,174 @@
+"""The command line as a user meets it: quick help, one line for each error, non-zero exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cockpithat import __version__
+from cockpithat.resources import resource
+
+COMMAND = [sys.executable, "-m", "stream.cli"]
+DEMO = resource("data/demo")
+FIRST = DEMO / "01_low_beam_off_at_night.yaml"
+NOBODY = "127.0.0.1:1"
+IMPATIENT = {"COCKPITHAT_KAFKA__REQUEST_TIMEOUT_MS": "1000"}
+
+
+def cockpithat(
+    *arguments: str | Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, without settings of the surrounding shell."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("COCKPITHAT_")}
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**clean, **(environment or {})},
+        check=False,
+    )
+
+
+def one_line(result: subprocess.CompletedProcess[str]) -> str:
+    """The error of a command that must fail with one clear line."""
+    assert result.returncode not in {0, None}
+    assert "Traceback" not in result.stderr
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_version_and_help() -> None:
+    assert __version__ in cockpithat("--version").stdout
+    text = cockpithat("--help").stdout
+    for command in ("attribute", "demo", "dlq", "graph", "replay", "topics", "worker"):
+        assert command in text
+
+
+def test_help_imports_neither_faust_nor_pydantic_and_attribute_no_kafka() -> None:
+    """A quick start, and an `attribute` that works where no Kafka library does."""
+    probe = (
+        "import sys\n"
+        "from stream.cli import main\n"
+        "heavy = ('faust', 'confluent_kafka', 'aiokafka', 'pydantic')\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        "finally: print(*(name for name in heavy if name in sys.modules), file=sys.stderr)\n"
+    )
+
+    def imported(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", probe, *arguments], capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stderr.strip()
+
+    assert imported("--help") == ""
+    assert imported("attribute", str(DEMO / "09_warm_cabin_and_route.yaml")) == "pydantic"
+
+
+def test_attribute_writes_json_lines_or_a_table(tmp_path: Path) -> None:
+    done = cockpithat("attribute", FIRST, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["session_id"] == "low-beam-off-at-night"
+    out = tmp_path / "table.txt"
+    assert cockpithat("attribute", FIRST, "--output", out).returncode == 0
+    assert "low-beam-off-at-night" in out.read_text(encoding="utf-8")
+
+
+def test_attribute_is_the_same_in_every_process() -> None:
+    outputs = set()
+    for seed in ("1", "2", "3"):
+        done = cockpithat("attribute", *DEMO.glob("0*.yaml"), "--json", environment={"PYTHONHASHSEED": seed})
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        outputs.add(json.dumps([{k: v for k, v in line.items() if k != "seconds"} for line in lines]))
+    assert len(outputs) == 1
+
+
+def test_a_bad_file_is_one_line_and_the_exit_is_not_zero(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text("{", encoding="utf-8")
+    done = cockpithat("attribute", bad, FIRST, "--json")
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 1
+    first, last = done.stderr.splitlines()
+    assert str(bad) in first and "line 1" in first
+    assert last == "cockpithat: 1 of the inputs could not be used"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["attribute"], "Missing argument"),
+        (["attribute", "x", "--method", "magic"], "no method 'magic'"),
+        (["graph", "/nowhere.json"], "no such file"),
+        (["graph", "x", "--format", "png"], "'png'"),
+        (
+            ["attribute", str(FIRST), "--output", "/nowhere/out"],
+            "No such file",
+        ),
+        (["dlq", "show", "--reason", "boredom"], "no reason 'boredom'"),
+        (["worker", "--config", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["worker", "--roles", "juggle"], "juggle"),
+        (["jump"], "No such command"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], says: str) -> None:
+    assert says in one_line(cockpithat(*arguments, environment=IMPATIENT))
+
+
+def test_a_wrong_setting_is_named() -> None:
+    done = cockpithat("topics", "check", environment={"COCKPITHAT_KAFKA__LINGER_MS": "soon"})
+    assert "linger_ms" in one_line(done).lower()
+
+
+def test_replay_to_brokers_that_do_not_answer_is_one_line() -> None:
+    done = cockpithat("replay", FIRST, "--bootstrap-servers", NOBODY, environment=IMPATIENT)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"{NOBODY}: cannot reach the brokers" in done.stderr.splitlines()[-1]
+
+
+def test_a_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> None:
+    many = tmp_path / "chats.json"
+    chat = {"messages": [{"role": "user", "content": "hello " * 50}]}
+    many.write_text(json.dumps([{**chat, "id": f"s{n}"} for n in range(300)]), encoding="utf-8")
+    process = subprocess.Popen(
+        [*COMMAND, "attribute", str(many), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(60) == 1
+
+
+def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
+    many = tmp_path / "chats.json"
+    chat = {"messages": [{"role": "user", "content": "hello " * 200}] * 200}
+    many.write_text(json.dumps([{**chat, "id": f"s{n}"} for n in range(400)]), encoding="utf-8")
+    process = subprocess.Popen(
+        [*COMMAND, "attribute", str(many), "--json"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    time.sleep(2.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(30) == 130
+    assert told.splitlines() == ["cockpithat: interrupted"]
