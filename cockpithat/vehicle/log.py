@@ -204,6 +204,7 @@ class SnapshotLog:
         already seen (read again after a rebalance) is passed over.
         """
         data: Any = None
+        kind = -1
         try:
             data = _loads(value)  # type: ignore[arg-type]  # None raises, and is told apart below
             vehicle = self._vehicles[key]  # type: ignore[index]  # None is no key
@@ -215,24 +216,19 @@ class SnapshotLog:
                 and data["vehicle_id"] == vehicle.vehicle_id
                 and type(signals) is dict
                 and data.get("schema_version", "1.0") == "1.0"
-                and len(value) <= self._max_record  # type: ignore[arg-type]
             ):
                 kind = _KINDS[data.get("kind", "delta")]
-                if (
-                    offset > vehicle.last_offset
-                    or topic != vehicle.last_topic
-                    or partition != vehicle.partition
-                ):
-                    vehicle.last_offset = offset
-                    vehicle.last_topic = topic
-                    vehicle.partition = partition
-                    cost = len(value) + _RECORD_OVERHEAD  # type: ignore[arg-type]
-                    record = (ts, kind, value, -1, topic, partition, offset, cost)
-                    self._arrived(vehicle, record, signals, data.get("vss_version"), broker_ts)  # type: ignore[arg-type]
-                return None
         except (ValueError, TypeError, KeyError, AttributeError):
-            pass
-        return self._offer_slowly(data, key, value, topic, partition, offset, broker_ts)
+            kind = -1
+        if kind < 0 or value is None or len(value) > self._max_record:
+            return self._offer_slowly(data, key, value, topic, partition, offset, broker_ts)
+        if offset > vehicle.last_offset or topic != vehicle.last_topic or partition != vehicle.partition:
+            vehicle.last_offset = offset
+            vehicle.last_topic = topic
+            vehicle.partition = partition
+            record = (ts, kind, value, -1, topic, partition, offset, len(value) + _RECORD_OVERHEAD)
+            self._arrived(vehicle, record, signals, data.get("vss_version"), broker_ts)
+        return None
 
     def add(self, snapshot: VehicleSnapshot, *, broker_ts: int | None = None) -> None:
         """Take a snapshot that is already validated, as when reading files."""
