@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 _TOPICS_EVERY_S = 30.0
 _THREADS = 16
 _INTAKE = "dead letters"
+_FAILED_GRACE_S = 5.0
 
 
 class WorkerError(Exception):
@@ -112,7 +114,12 @@ class Worker:
                 await role.start()
             ticking = asyncio.create_task(self._tick(), name="tick")
             ticking.add_done_callback(self._ticked_out)
-            await faust_compat.run(self._app, self.stopping, before_stop=self._let_out)
+            await faust_compat.run(
+                self._app,
+                self.stopping,
+                before_stop=self._let_out,
+                stop_timeout_s=self.settings.worker.stop_timeout_s / 2,
+            )
         except Exception as error:
             self.fail(error)
         finally:
@@ -163,6 +170,7 @@ class Worker:
                 role.tick(now)
             self._report(now)
             self._watch_intake()
+            faust_compat.check_group(self._app)
             if self._loop.time() - looked > _TOPICS_EVERY_S:
                 looked = self._loop.time()
                 await self._look_at_topics()
@@ -247,14 +255,25 @@ async def _main(settings: Settings, started: Callable[[Worker], None]) -> None:
     def asked(number: signal.Signals) -> None:
         log.info("stopping", extra={"signal": number.name})
         worker.stop()
-        loop.call_later(settings.worker.stop_timeout_s, _by_force)
+        _end_by_force_after(settings.worker.stop_timeout_s, 0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked, number)
     started(worker)
-    await worker.run()
+    try:
+        await worker.run()
+    except WorkerError:
+        # Threads of clients that are stuck must not keep a failed process alive.
+        _end_by_force_after(_FAILED_GRACE_S, 1)
+        raise
 
 
-def _by_force() -> None:
+def _end_by_force_after(seconds: float, code: int) -> None:
+    timer = threading.Timer(seconds, _by_force, [code])
+    timer.daemon = True
+    timer.start()
+
+
+def _by_force(code: int) -> None:
     log.warning("not stopped in time; ending by force")
-    os._exit(0)
+    os._exit(code)

@@ -253,10 +253,33 @@ async def commit(app: StreamApp) -> None:
     await app.consumer.commit()
 
 
+def check_group(app: StreamApp) -> None:
+    """Raises what ended this member's part in the group, such as a session timeout the broker refuses.
+
+    aiokafka keeps the error for whoever polls next; Faust polls in a way that never looks at it.
+    """
+    consumer = _consumer_thread(app)._consumer
+    coordinator = getattr(consumer, "_coordinator", None)
+    if coordinator is None:
+        return
+    error = coordinator._pending_exception
+    task = coordinator._coordination_task
+    if error is None and task.done() and not task.cancelled():
+        error = task.exception()
+    if error is not None:
+        raise error
+
+
 async def run(
-    app: StreamApp, stop: asyncio.Event, *, before_stop: Callable[[], Awaitable[None]] | None = None
+    app: StreamApp,
+    stop: asyncio.Event,
+    *,
+    before_stop: Callable[[], Awaitable[None]] | None = None,
+    stop_timeout_s: float = 20.0,
 ) -> None:
     """Run the app until ``stop`` is set or it crashes; raises what it crashed with.
+
+    A crashed app may wait for itself for a minute; it is left alone after ``stop_timeout_s``.
 
     ``before_stop`` runs while the consumer is still there to commit. Faust's own worker is not used: it
     takes over logging, the process title and the signals.
@@ -275,7 +298,11 @@ async def run(
         for task in (starting, stopping, crashed):
             task.cancel()
         await asyncio.gather(starting, stopping, crashed, return_exceptions=True)
-        await app.stop()
+        try:
+            async with asyncio.timeout(stop_timeout_s):
+                await app.stop()
+        except TimeoutError:
+            log.warning("Faust did not stop in time", extra={"seconds": stop_timeout_s})
     if not starting.cancelled() and (error := starting.exception()) is not None:
         raise error
     if app.crash_reason is not None:

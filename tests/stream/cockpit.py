@@ -146,6 +146,13 @@ class Cluster:
             time.sleep(0.3)
         return found
 
+    def wait_messages(self, role: str, count: int, timeout: float = 45.0) -> list[Message]:
+        """As :meth:`wait`, with keys and headers; for records that need not be JSON."""
+        deadline = time.monotonic() + timeout
+        while len(found := self.messages(role)) < count and time.monotonic() < deadline:
+            time.sleep(0.3)
+        return found
+
     def committed(self) -> dict[int, int]:
         """Committed offset of each partition of session events."""
         from confluent_kafka import Consumer, TopicPartition

@@ -1,0 +1,263 @@
+"""The worker, as a process, from topics to verdicts on Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpithat.contract.deadletter import DeadLetterHeaders
+from tests.stream.cockpit import (
+    OUTPUTS,
+    Cluster,
+    duplicates,
+    event,
+    record,
+    session,
+    worker,
+)
+from tests.support.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+IDENTITY = {
+    "traces": "trace_id",
+    "reports": "report_id",
+    "alerts": "alert_id",
+    "reviews": "review_id",
+    "suspicions": "suspicion_id",
+    "sessions": "summary_id",
+}
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def cluster(kafka: KafkaBroker) -> Cluster:
+    return Cluster(kafka)
+
+
+def test_sessions_in_reports_and_summaries_out(cluster: Cluster, tmp_path: Path) -> None:
+    start = now() - 10_000
+    failed = [session(f"v{n % 5}", f"failed-{n}", start_ts=start) for n in range(10)]
+    passed = [session(f"v{n % 5}", f"passed-{n}", start_ts=start, failed=False) for n in range(10)]
+    cluster.send([body for events in failed + passed for body in events])
+    with worker(cluster, tmp_path) as running:
+        summaries = cluster.wait("sessions", 20)
+        assert {body["session_id"]: body["status"] for body in summaries} == {
+            **{f"failed-{n}": "attributed" for n in range(10)},
+            **{f"passed-{n}": "passed" for n in range(10)},
+        }
+        reports = cluster.read("reports")
+        assert {body["session_id"] for body in reports} == {f"failed-{n}" for n in range(10)}
+        assert {body["report_id"] for body in reports} == {
+            body["report_id"] for body in summaries if body["status"] == "attributed"
+        }
+        trace = next(body for body in cluster.read("traces") if body["session_id"] == "failed-3")
+        assert [step["text"] for step in trace["steps"]] == [
+            body["text"] for body in failed[3] if body["type"] == "step"
+        ]
+        keys = {message.key(): message.partition() for message in cluster.messages("session_events")}
+        assert all(keys[m.key()] == m.partition() for m in cluster.messages("reports"))
+
+        running.wait_ready()
+        status, metrics = running.get("/metrics")
+        assert status == 200
+        assert "cockpithat_summaries_total 20.0" in metrics
+        assert 'cockpithat_events_total{result="accepted"} 120.0' in metrics
+        assert "failed-3" not in metrics
+        assert running.get("/healthz")[0] == 200
+
+        code, seconds = running.terminate()
+        assert (code, seconds < 30) == (0, True)
+        assert "step 2 of failed-3" not in running.log.read_text()
+    # What was done is committed by the stop at the latest: another worker has nothing to do again.
+    ends = {p: sum(m.partition() == p for m in cluster.messages("session_events")) for p in range(4)}
+    assert {p: offset for p, offset in cluster.committed().items() if ends[p]} == {
+        p: end for p, end in ends.items() if end
+    }
+
+
+def test_a_killed_worker_loses_nothing_and_repeats_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """200 interleaved sessions; two SIGKILLs while traces and reports are on their way."""
+    cluster = Cluster(kafka, overrides={"kafka": {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 900}})
+    chance = random.Random(7)
+    start = now() - 30_000
+    sessions = [
+        session(f"v{n % 40}", f"s{n}", start_ts=start, steps=8, failed=n % 2 == 0) for n in range(200)
+    ]
+    left = {n: list(events) for n, events in enumerate(sessions)}
+    interleaved: list[dict[str, Any]] = []
+    while left:
+        chosen = chance.choice(list(left)[:60])
+        interleaved.append(left[chosen].pop(0))
+        if not left[chosen]:
+            del left[chosen]
+
+    def feed() -> None:
+        for first in range(0, len(interleaved), 50):
+            cluster.send(interleaved[first : first + 50])
+            time.sleep(0.25)
+
+    feeder = threading.Thread(target=feed)
+    for kill in range(2):
+        with worker(cluster, tmp_path) as running:
+            running.wait_ready()
+            if kill == 0:
+                feeder.start()
+            done = len(cluster.read("sessions"))
+            assert len(cluster.wait("sessions", done + 15)) >= done + 15
+            time.sleep(chance.uniform(0, 0.5))
+            running.kill()
+    with worker(cluster, tmp_path) as running:
+        feeder.join()
+        cluster.wait("sessions", 200)
+        code, _ = running.terminate()
+        assert code == 0
+
+    outputs = {role: cluster.read(role) for role in OUTPUTS}
+    for role, records in outputs.items():
+        assert duplicates(records, IDENTITY[role]) == [], role
+    expected = {f"s{n}" for n in range(200)}
+    assert {body["session_id"] for body in outputs["sessions"]} == expected
+    assert {body["session_id"] for body in outputs["traces"]} == expected
+    assert len(outputs["traces"]) == len(outputs["sessions"]) == 200
+    assert {body["session_id"] for body in outputs["reports"]} == {f"s{n}" for n in range(0, 200, 2)}
+    assert {len(body["steps"]) for body in outputs["traces"]} == {8}
+    assert cluster.messages("dlq:session_events") == []
+
+
+def test_garbage_is_dead_lettered_byte_for_byte_and_once(cluster: Cluster, tmp_path: Path) -> None:
+    good = session("v1", "good", start_ts=now() - 10_000)
+    whole = record(good[1])[1]
+    garbage: list[tuple[bytes | None, bytes | None, str]] = [
+        (b"v1", b"not json", "not_json"),
+        (b"v1", whole[:-10], "not_json"),
+        (b"v1", json.dumps({**good[1], "seq": "one"}).encode(), "schema"),
+        (b"v1", b'{"type": "unheard of"}', "schema"),
+        (b"v1", b"", "empty"),
+        (b"v1", None, "empty"),
+        (b"v2", whole, "wrong_key"),
+        (None, whole, "wrong_key"),
+        (b"v1", b'{"text": "\xff\xfe"}', "bad_encoding"),
+        (b"v1", b"[" * 10_000 + b"]" * 10_000, "too_deep"),
+        (b"v1", json.dumps({**good[1], "schema_version": "9.1"}).encode(), "unknown_version"),
+    ]
+    records: list[tuple[bytes | None, bytes | None]] = [
+        record(good[0]),
+        *((key, value) for key, value, _ in garbage),
+        *(record(body) for body in good[1:]),
+    ]
+    cluster.broker.produce(cluster.topic("session_events"), records, headers=[("traceparent", b"00-ab")])
+    snapshot = (b"v1", b'{"vehicle_id": "v1"', "not_json")
+    cluster.broker.produce(cluster.topic("vehicle_snapshots"), [snapshot[:2]])
+    for attempt in range(2):  # the second worker reads nothing of it again
+        with worker(cluster, tmp_path, name=f"worker-{attempt}") as running:
+            assert len(cluster.wait("sessions", 1)) == 1
+            assert len(cluster.wait_messages("dlq:vehicle_snapshots", 1)) == 1
+            running.wait_ready()
+            running.terminate()
+    letters = cluster.messages("dlq:session_events")
+    found = [(m.key(), m.value(), _headers(m).reason.value) for m in letters]
+    assert sorted(map(repr, found)) == sorted(map(repr, garbage))
+    sources = {(m.source_partition, m.source_offset) for m in map(_headers, letters)}
+    assert len(sources) == len(garbage)
+    assert all(("traceparent", b"00-ab") in (m.headers() or []) for m in letters)
+    snapshots = cluster.messages("dlq:vehicle_snapshots")
+    assert [(m.key(), m.value(), _headers(m).reason.value) for m in snapshots] == [snapshot]
+    assert len(cluster.read("traces")[0]["steps"]) == 4
+
+
+def _headers(message: Any) -> DeadLetterHeaders:
+    return DeadLetterHeaders.from_kafka(message.headers() or [])
+
+
+def test_a_partition_that_falls_silent_closes_its_sessions_and_commits(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    cluster = Cluster(kafka, overrides={"engine": {"silence_ms": 2_000}})
+    cluster.send(session("v1", "cut-off", start_ts=now() - 5_000, ended=False))
+    with worker(cluster, tmp_path) as running:
+        running.wait_ready()
+        summaries = cluster.wait("sessions", 1)
+        assert [(body["status"], body["outcome"], body["close_reason"]) for body in summaries] == [
+            ("attributed", "unknown", "silence")
+        ]
+        deadline = time.monotonic() + 10
+        while max(cluster.committed().values()) < 5 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert max(cluster.committed().values()) == 5
+
+
+def test_an_open_session_holds_the_committed_offset(cluster: Cluster, tmp_path: Path) -> None:
+    start = now() - 5_000
+    waiting = session("v1", "open", start_ts=start, ended=False)
+    others = [body for n in range(5) for body in session("v1", f"other-{n}", start_ts=start)]
+    cluster.send(others + waiting)
+    cluster.send([body for n in range(5, 10) for body in session("v1", f"other-{n}", start_ts=start)])
+    with worker(cluster, tmp_path) as running:
+        running.wait_ready()
+        assert len(cluster.wait("sessions", 10)) == 10
+        time.sleep(1)
+        assert max(cluster.committed().values()) == len(others)
+        _, metrics = running.get("/metrics")
+        held = [line for line in metrics.splitlines() if line.startswith("cockpithat_hold_records")]
+        assert any(line.endswith(f" {5 + 5 * 6}.0") for line in held), held
+        running.kill()
+    cluster.send([event("session_end", "v1", "open", 5, start + 6_000, outcome="failure", failed=True)])
+    with worker(cluster, tmp_path, name="heir"):
+        assert len(cluster.wait("sessions", 11)) == 11
+    traces = [body for body in cluster.read("traces") if body["session_id"] == "open"]
+    assert [len(body["steps"]) for body in traces] == [4]
+
+
+def test_a_late_event_after_a_takeover_opens_no_fragment(cluster: Cluster, tmp_path: Path) -> None:
+    start = now() - 5_000
+    cluster.send(session("v1", "over", start_ts=start))
+    with worker(cluster, tmp_path) as running:
+        assert len(cluster.wait("sessions", 1)) == 1
+        running.terminate()
+    cluster.send([event("step", "v1", "over", 9, start + 9_000, agent="Planner", text="too late")])
+    cluster.send(session("v1", "next", start_ts=start))
+    with worker(cluster, tmp_path, name="heir"):
+        assert len(cluster.wait("sessions", 2)) == 2
+    assert sorted(body["session_id"] for body in cluster.read("traces")) == ["next", "over"]
+    assert [_headers(m).reason.value for m in cluster.messages("dlq:session_events")] == ["late"]
+
+
+def test_two_workers_share_the_partitions_and_one_takes_over(kafka: KafkaBroker, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, overrides={"kafka": {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 900}})
+    start = now() - 10_000
+    with (
+        worker(cluster, tmp_path, name="first") as first,
+        worker(cluster, tmp_path, name="second") as second,
+    ):
+        first.wait_ready()
+        second.wait_ready()
+        cluster.send([b for n in range(40) for b in session(f"v{n}", f"a{n}", start_ts=start)])
+        assert len(cluster.wait("sessions", 40)) == 40
+        second.kill()
+        cluster.send([b for n in range(40) for b in session(f"v{n}", f"b{n}", start_ts=start)])
+        assert len(cluster.wait("sessions", 80)) == 80
+        first.terminate()
+    for role in ("traces", "reports", "sessions"):
+        assert duplicates(cluster.read(role), IDENTITY[role]) == []
+    assert len(cluster.read("reports")) == 80
+
+
+def test_a_worker_that_cannot_reach_its_brokers_says_so_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.settings = cluster.settings.model_copy(
+        update={"kafka": cluster.settings.kafka.model_copy(update={"bootstrap_servers": "127.0.0.1:1"})}
+    )
+    with worker(cluster, tmp_path) as running:
+        assert running.process.wait(60) != 0
+        text = running.log.read_text()
+        assert "Traceback" not in text
+        assert "127.0.0.1:1" in text
