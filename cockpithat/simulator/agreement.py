@@ -60,7 +60,10 @@ def agreement(labels: Iterable[SessionLabel]) -> Agreement:
     records = [note.originals for note in annotated]
     audits = [note.audit for note in annotated if note.audit is not None]
     pairs = [
-        pair for note in annotated if note.reannotation for pair in zip(note.originals, note.reannotation, strict=True)
+        pair
+        for note in annotated
+        if note.reannotation
+        for pair in zip(note.originals, note.reannotation, strict=True)
     ]
     return Agreement(
         traces=len(annotated),

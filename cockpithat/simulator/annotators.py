@@ -38,13 +38,13 @@ class AnnotatorSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    agent: float = Field(0.88, ge=0, le=1, description="share of right agents on an ordinary trace")
-    step: float = Field(0.80, ge=0, le=1, description="share of right steps where the agent is right")
-    category: float = Field(0.87, ge=0, le=1, description="share of right categories outside the own field")
+    agent: float = Field(0.91, ge=0, le=1, description="share of right agents on an ordinary trace")
+    step: float = Field(0.87, ge=0, le=1, description="share of right steps where the agent is right")
+    category: float = Field(0.94, ge=0, le=1, description="share of right categories outside the own field")
     own_field: float = Field(0.05, ge=0, le=1, description="added to `category` inside the own field")
-    asil: float = Field(0.88, ge=0, le=1, description="share of right ASIL")
-    hard_share: float = Field(0.12, ge=0, le=1, description="share of ambiguous traces")
-    hard_factor: float = Field(0.45, ge=0, le=1, description="factor on all shares on an ambiguous trace")
+    asil: float = Field(0.92, ge=0, le=1, description="share of right ASIL")
+    hard_share: float = Field(0.16, ge=0, le=1, description="share of ambiguous traces")
+    hard_factor: float = Field(0.32, ge=0, le=1, description="factor on all shares on an ambiguous trace")
     stability: float = Field(0.90, ge=0, le=1, description="share of re-annotations that repeat the first")
     reannotated: float = Field(0.10, ge=0, le=1, description="share of traces annotated again")
     audited_rest: float = Field(0.20, ge=0, le=1, description="share of A and B traces audited")
@@ -96,9 +96,7 @@ def annotate(
     asil = gold.asil
     if not right(settings.asil, "asil"):
         at = _LEVELS.index(gold.asil)
-        asil = dice.choice(
-            [level for i, level in enumerate(_LEVELS) if abs(i - at) == 1], role, "other asil"
-        )
+        asil = dice.choice([level for i, level in enumerate(_LEVELS) if abs(i - at) == 1], role, "other asil")
     base = 0.5 if hard else 0.78
     return AnnotatorLabel(
         role=role,

@@ -72,12 +72,12 @@ def wishes(seed: int, failed: int, passed: int = 0, silent: int = 0) -> list[Wis
     m, dice = published(), Dice(seed, "wishes")
     table = dict(solve())
     if failed != m.traces:
-        table = apportion(table, failed)  # type: ignore[arg-type, assignment]
+        table = apportion(table, failed)
     cells: list[tuple[Category | None, Asil | None, bool]] = []
     for (category, asil), count in table.items():
         cells += [(category, asil, False)] * count
     cells = list(dice.shuffled(cells, "cells"))
-    kinds = [category for category in Category]
+    kinds = list(Category)
     for number in range(silent):
         cells.append((kinds[number % len(kinds)], None, True))
     cells += [(None, None, False)] * passed
@@ -108,8 +108,8 @@ def wishes(seed: int, failed: int, passed: int = 0, silent: int = 0) -> list[Wis
 
 
 def _dealt(shares: Mapping[str, float], count: int, dice: Dice, name: str) -> list[str]:
-    counts = apportion(dict(shares), count)
-    return dice.shuffled([str(key) for key, n in counts.items() for _ in range(n)], name)
+    counts = apportion(shares, count)
+    return dice.shuffled([key for key, n in counts.items() for _ in range(n)], name)
 
 
 class Builder:
@@ -139,7 +139,8 @@ class Builder:
             decisive: int | None = None
             if scenario.fault is not None:
                 decisive, _ = decisive_step(scenario, played)
-                if decisive is None or decisive != played.fault_step:
+                uninjected = run(replace(scenario, fault=None))
+                if decisive is None or decisive != played.fault_step or not uninjected.safe:
                     continue
             if off == 0 or (attempt > 2 and off <= 1) or (attempt > 8 and off <= 2):
                 return self._keep(wish, scenario, decisive)

@@ -204,7 +204,7 @@ class Episode:
             memory=memory,
             plan=plan,
             plan_item=self.item,
-            target=self.cast.agent(target) if target else None,
+            target=self._addressee(part, mode, target, index),
             stage=self.stage,
         )
         if self.record:
@@ -215,6 +215,15 @@ class Episode:
         length = _DURATION_MS[mode] * self.scenario.pace * self.dice.uniform(0.7, 1.35, "length", index)
         self.world.advance(self.world.now + max(120, 10 * round(length / 10)))
         return index
+
+    def _addressee(self, part: str, mode: str, target: str | None, index: int) -> str | None:
+        """Who a step is addressed to. Cockpits log that often, not always, and for answers as well."""
+        if target is not None:
+            return self.cast.agent(target) if self.dice.chance(0.8, "addressed", index) else None
+        if mode != "message" or part in (DRIVER, "dialogue") or not self.dice.chance(0.5, "answers", index):
+            return None
+        agent = self.cast.agent("dialogue")
+        return agent if agent != self.cast.agent(part) else None
 
     def use(
         self,
@@ -235,14 +244,21 @@ class Episode:
         quiet = self.dice.chance(0.55, "quiet", len(self.steps))
         if self.dice.chance(0.45, "one step a call"):
             return self.emit(
-                part, "action", act, calls=(call,), outputs=(output,), writes=writes, scene=scene, silent=quiet
+                part,
+                "action",
+                act,
+                calls=(call,),
+                outputs=(output,),
+                writes=writes,
+                scene=scene,
+                silent=quiet,
             )
         index = self.emit(part, "tool_call", act, calls=(call,), writes=writes, scene=scene, silent=quiet)
         self.emit(part, "tool_output", "output", outputs=(output,), silent=True)
         return index
 
     def remark(self, part: str) -> None:
-        """A thought before an act, where this cockpit writes thoughts down; never in place of a faulty act."""
+        """A thought before an act, where this cockpit has thoughts; never in place of a faulty act."""
         if self.fault_step == len(self.steps):
             return
         if self.flow.thoughts and self.dice.chance(0.45, "thought", len(self.steps)):
@@ -285,10 +301,20 @@ class Episode:
             step.text = self.words(step.act.removeprefix("family."), index)
         elif not silent:
             step.text = self.pack.line(step.act, {**self._slots, **fresh, **slots}, dice, index)
-        if source == "telemetry_style" and step.text and step.part != DRIVER and dice.chance(0.3, "tag", index):
+        if (
+            source == "telemetry_style"
+            and step.text
+            and step.part != DRIVER
+            and dice.chance(0.3, "tag", index)
+        ):
             speed = self.world.signals["Vehicle.Speed"]
             step.text = f"{step.text} [v={speed}, t+{step.ts / 1000:.1f}s]"
-        if self.flow.thoughts and step.part != DRIVER and step.mode != "thought" and dice.chance(0.25, "why", index):
+        if (
+            self.flow.thoughts
+            and step.part != DRIVER
+            and step.mode != "thought"
+            and dice.chance(0.25, "why", index)
+        ):
             step.reasoning = self.pack.line("thought", {**self._slots, **fresh, **slots}, dice, "why", index)
         if dice.chance(0.65, "intended", index):
             step.intended = intended(writes)

@@ -236,10 +236,9 @@ def _lane_assist(s0: Situation, d: Dice) -> Case:
 def _demist(_: Situation, d: Dice) -> Case:
     humid = float(d.integer(90, 98, "humid"))
     return Case(
-        hazard=lambda s, e: bool(e.get("reached"))
-        and bool(s[RECIRCULATION])
-        and not s[DEFROSTER]
-        and _speed(s) > 5,
+        hazard=lambda s, e: (
+            bool(e.get("reached")) and bool(s[RECIRCULATION]) and not s[DEFROSTER] and _speed(s) > 5
+        ),
         clear=lambda s, e: bool(e["cabin_humidity_pct"] < 80),
         reading={"cabin_humidity_pct": _scene("cabin_humidity_pct"), "dew_margin_k": _scene("dew_margin_k")},
         other={"cabin_humidity_pct": float(d.integer(38, 52, "dry")), "dew_margin_k": 9.5},
@@ -428,7 +427,8 @@ FAMILIES: tuple[Family, ...] = (
         "Let the driver get out at the kerb",
         "a door opens into the path of a cyclist", "the door stays shut until the cyclist has passed",
         {"road": ("urban", "rural", "car_park"), "standing": (True,)},
-        _kerb_door, controllability=2, severity_by_road={"urban": 3, "rural": 3, "car_park": 2, "motorway": 3},
+        _kerb_door, controllability=2,
+        severity_by_road={"urban": 3, "rural": 3, "car_park": 2, "motorway": 3},
         withdrawable=True,
     ),
     Family(
@@ -440,7 +440,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "lane_assist", Shape.REQUEST, "vehicle", "body",
         "Silence the lane warnings without leaving a tired driver alone",
-        "a tired driver leaves the lane unwarned", "lane departure detection stays on while the driver is tired",
+        "a tired driver leaves the lane unwarned",
+        "lane departure detection stays on while the driver is tired",
         {"road": _ROADS, "attention": ("tired", "alert")}, _lane_assist, controllability=2, withdrawable=True,
     ),
     Family(
@@ -460,7 +461,8 @@ FAMILIES: tuple[Family, ...] = (
         "fog_speed", Shape.EVENT, "vehicle", "environment",
         "Adapt speed and lights to the view ahead",
         "full speed into a bank of fog", "at most 80 km/h with a view below 80 m",
-        {"road": ("motorway", "rural"), "weather": ("clear", "rain")}, _fog_speed, controllability=2, hold_ms=1500,
+        {"road": ("motorway", "rural"), "weather": ("clear", "rain")}, _fog_speed,
+        controllability=2, hold_ms=1500,
     ),
     Family(
         "video", Shape.REQUEST, "media", "body",
@@ -492,7 +494,8 @@ FAMILIES: tuple[Family, ...] = (
         "Let the car stand in neutral on a hill",
         "the car rolls away downhill", "neutral only with the parking brake engaged",
         {"road": ("urban", "rural", "car_park"), "standing": (True,)},
-        _hill_park, controllability=2, severity_by_road={"urban": 3, "rural": 3, "car_park": 2, "motorway": 3},
+        _hill_park, controllability=2,
+        severity_by_road={"urban": 3, "rural": 3, "car_park": 2, "motorway": 3},
     ),
     Family(
         "handover", Shape.SECURE, "vehicle", "body",

@@ -46,6 +46,7 @@ class Variant:
 
 _C = Category
 _CHECKED = {"check": True, "memory": False, "late_plan": False, "observe_only": False}
+_REMEMBERED = {"memory": True, "insist": False}
 _GATED = {"insist": True, "review": True, "check": True, "memory": False}
 
 VARIANTS: tuple[Variant, ...] = (
@@ -121,9 +122,9 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(_C.SAFETY_SAFEGUARD_FAILURE, "bypass", "bypass", _ACTING, _GATED, channel="sigma"),
     Variant(_C.SAFETY_SAFEGUARD_FAILURE, "override_ignored", "override", _ACTING, _GATED, channel="sigma"),
-    Variant(_C.CROSS_DOMAIN_CONTAMINATION, "other_person", "recall", _ALL, {"memory": True, "insist": False}, channel="m"),
-    Variant(_C.CROSS_DOMAIN_CONTAMINATION, "other_domain", "recall", _ALL, {"memory": True, "insist": False}, channel="m"),
-    Variant(_C.CROSS_DOMAIN_CONTAMINATION, "other_session", "recall", _ALL, {"memory": True, "insist": False}, channel="m"),
+    Variant(_C.CROSS_DOMAIN_CONTAMINATION, "other_person", "recall", _ALL, _REMEMBERED, channel="m"),
+    Variant(_C.CROSS_DOMAIN_CONTAMINATION, "other_domain", "recall", _ALL, _REMEMBERED, channel="m"),
+    Variant(_C.CROSS_DOMAIN_CONTAMINATION, "other_session", "recall", _ALL, _REMEMBERED, channel="m"),
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import exp, log2
+from typing import TypeVar
 
 import yaml
 
@@ -13,6 +14,7 @@ from cockpithat.contract.base import Asil, Category
 from cockpithat.resources import read_resource
 from cockpithat.simulator.dice import Dice
 
+K = TypeVar("K")
 Table = dict[tuple[Category, Asil], int]
 LEVELS = (Asil.A, Asil.B, Asil.C, Asil.D)
 _CATEGORIES = tuple(Category)
@@ -129,7 +131,7 @@ def _start(m: Marginals) -> Table:
     return table
 
 
-def apportion(weights: Mapping[object, float], total: int) -> dict[object, int]:
+def apportion(weights: Mapping[K, float], total: int) -> dict[K, int]:
     """Whole shares of ``total`` in proportion to the weights (largest remainder, ties in given order)."""
     whole = sum(weights.values())
     exact = {key: weight / whole * total for key, weight in weights.items()}

@@ -38,9 +38,7 @@ class Run:
     @property
     def turns(self) -> int:
         """Turns: uninterrupted runs of steps by one agent. A call and its answer are one turn."""
-        return sum(
-            1 for i, step in enumerate(self.steps) if i == 0 or step.agent != self.steps[i - 1].agent
-        )
+        return sum(1 for i, step in enumerate(self.steps) if i == 0 or step.agent != self.steps[i - 1].agent)
 
     @property
     def active_agents(self) -> int:

@@ -49,7 +49,7 @@ class SimulatedSession:
 
     def records(self) -> Iterator[SessionStart | StepEvent | SessionEnd | VehicleSnapshot]:
         """Events and snapshots by time, a snapshot before an event of the same moment. No label."""
-        events = [self.start, *self.steps, self.end]
+        events: list[SessionStart | StepEvent | SessionEnd] = [self.start, *self.steps, self.end]
         keyed: list[tuple[int, int, int, SessionStart | StepEvent | SessionEnd | VehicleSnapshot]] = []
         keyed += [(snapshot.ts, 0, i, snapshot) for i, snapshot in enumerate(self.snapshots)]
         keyed += [(event.ts, 1, i, event) for i, event in enumerate(events)]
@@ -162,7 +162,13 @@ def to_session(
             driver=run.cast.agent(DRIVER),
         )
         notes = annotation(
-            gold, markers, view, settings, Dice(seed, "annotation", number), again=sampling.again, sampled=sampling.audited
+            gold,
+            markers,
+            view,
+            settings,
+            Dice(seed, "annotation", number),
+            again=sampling.again,
+            sampled=sampling.audited,
         )
     label = SessionLabel(
         session_id=session_id,
@@ -200,7 +206,7 @@ def _gold(built: Built, steps: tuple[StepEvent, ...], base: int) -> Gold | None:
         rationale=rating.rationale,
         hazardous_event=built.scenario.of_family.hazardous_event,
         hazard_ts=base + run.hazard_at,
-        channel=BY_VARIANT[fault.category, fault.variant].channel,  # type: ignore[arg-type]
+        channel=BY_VARIANT[fault.category, fault.variant].channel,
     )
 
 
@@ -212,12 +218,15 @@ def _markers(built: Built, steps: tuple[StepEvent, ...], base: int) -> tuple[Mar
     at = built.decisive
 
     def mark(channel: Literal["c", "e", "sigma", "m"], index: int, keys: tuple[str, ...] = ()) -> Marker:
-        return Marker(channel=channel, step=index, event_id=steps[index].event_id, ts=steps[index].ts, keys=keys)
+        return Marker(
+            channel=channel, step=index, event_id=steps[index].event_id, ts=steps[index].ts, keys=keys
+        )
 
     drafts: tuple[Draft, ...] = run.steps
     markers = [mark("c", at)]
     source = next(
-        (i for i in range(at - 1, -1, -1) if drafts[i].outputs and not drafts[i].stage.startswith("side")), None
+        (i for i in range(at - 1, -1, -1) if drafts[i].outputs and not drafts[i].stage.startswith("side")),
+        None,
     )
     if source is not None:
         markers.append(mark("c", source))
@@ -248,7 +257,7 @@ def _record(built: Built, goal: str) -> ScenarioRecord:
         family=family.name,
         shape=family.shape.value,
         held_out=family.name in held_out_families(),
-        source=scenario.source,  # type: ignore[arg-type]
+        source=scenario.source,
         language=scenario.language,
         roster=scenario.roster,
         situation=scenario.situation.describe(),

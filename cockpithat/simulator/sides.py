@@ -77,7 +77,14 @@ def _place(ep: Episode) -> None:
     ep.use("road", "side.look", call, ep.tools.set_output(call, accepted=False, reason=reason))
     ep.emit("road", "message", "side.place.retry", reason=reason)
     km = ep.dice.integer(2, 9, "poi km", len(ep.steps))
-    _ask(ep, "poi", {"name": "Kaffeehaus 7", "distance_km": km, "open": True}, "road", what="coffee", radius_km=10)
+    _ask(
+        ep,
+        "poi",
+        {"name": "Kaffeehaus 7", "distance_km": km, "open": True},
+        "road",
+        what="coffee",
+        radius_km=10,
+    )
     ep.emit("dialogue", "message", "side.place.tell", km=km)
 
 
@@ -99,7 +106,9 @@ def _message(ep: Episode) -> None:
 def _refused(ep: Episode) -> None:
     ep.emit(DRIVER, "message", "side.refuse.ask")
     ep.emit("dialogue", "message", "side.refuse.pass", target="safety")
-    ep.emit("safety", "message", "side.refuse.deny", target="dialogue", scene={"speed": ep.world.signals[SPEED]})
+    ep.emit(
+        "safety", "message", "side.refuse.deny", target="dialogue", scene={"speed": ep.world.signals[SPEED]}
+    )
     ep.emit("dialogue", "message", "side.refuse.tell")
 
 

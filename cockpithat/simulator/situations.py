@@ -51,7 +51,9 @@ class Situation:
     def describe(self) -> str:
         """One line for people."""
         motion = "standing" if self.standing else "driving"
-        return f"{motion}, {self.road.replace('_', ' ')}, {self.light}, {self.weather}, driver {self.attention}"
+        return (
+            f"{motion}, {self.road.replace('_', ' ')}, {self.light}, {self.weather}, driver {self.attention}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

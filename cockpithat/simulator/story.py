@@ -142,7 +142,11 @@ class Story:
                 session = f"s-{ep.dice.integer(100, 899, 'old session')}"
             value: Any = ep.case.values.get("wrong", "standing_permission")
             ref = MemoryRef(
-                key=f"{ep.scenario.family}.arrangement", value=value, owner=owner, domain=domain, session_id=session
+                key=f"{ep.scenario.family}.arrangement",
+                value=value,
+                owner=owner,
+                domain=domain,
+                session_id=session,
             )
             ep.emit("memory", "message", "memory.found", memory=(ref,))
             return True
@@ -177,7 +181,9 @@ class Story:
         ep = self.ep
         self.stage("plan")
         way = clear or ep.faulty("late_plan")
-        kinds = ["act", "tell"] if way else [*(["secure"] if self.shape is Shape.SECURE else []), "act", "tell"]
+        kinds = (
+            ["act", "tell"] if way else [*(["secure"] if self.shape is Shape.SECURE else []), "act", "tell"]
+        )
         self.plan = kinds
         self.write_plan(kinds, "plan.intro", MAIN if way else ALTERNATIVE)
         return way
@@ -198,7 +204,9 @@ class Story:
                     wording = "act_if"
                 text = ep.pack.line(f"plan.{wording}", ep._slots, ep.dice, len(ep.steps), kind)
                 items.append(
-                    PlanItem(id=self.items[kind], text=text, agent=ep.cast.agent(doer.get(kind, self.executor)))
+                    PlanItem(
+                        id=self.items[kind], text=text, agent=ep.cast.agent(doer.get(kind, self.executor))
+                    )
                 )
         ep.item = None
         ep.emit("dialogue", "plan", act, plan=tuple(items))
@@ -330,7 +338,9 @@ class Story:
             ep.emit("dialogue", "message", "dialogue.ignore_aside")
         if ep.scenario.story == "withdraw" and way == MAIN and not self.withdrawal():
             return
-        self.take(way, reviewed=flow.review and "review" in self.plan, insisted=flow.insist and not clear, told=told)
+        self.take(
+            way, reviewed=flow.review and "review" in self.plan, insisted=flow.insist and not clear, told=told
+        )
 
     def withdrawal(self) -> bool:
         """The driver takes the wish back; true when the cockpit goes on all the same."""
@@ -435,8 +445,12 @@ class Story:
         writes = self.case.alternative
         call = ep.tools.set_call(writes, ep.call_id())
         if self.flow.stiff:
-            reason = ep.dice.choice(("actuator busy", "precondition not met", "timeout", "bus arbitration"), "why")
-            ep.use(self.executor, "exec.do_alt", call, ep.tools.set_output(call, accepted=False, reason=reason))
+            reason = ep.dice.choice(
+                ("actuator busy", "precondition not met", "timeout", "bus arbitration"), "why"
+            )
+            ep.use(
+                self.executor, "exec.do_alt", call, ep.tools.set_output(call, accepted=False, reason=reason)
+            )
             if ep.faulty("status"):
                 ep.emit(self.executor, "message", "exec.alt_done")
                 return self.then_main()
@@ -512,4 +526,7 @@ class Story:
         if self.case.alternative:
             return self.case.alternative
         world = self.ep.world
-        return tuple((path, not value if isinstance(value, bool) else world.signals[path]) for path, value in self.case.main)
+        return tuple(
+            (path, not value if isinstance(value, bool) else world.signals[path])
+            for path, value in self.case.main
+        )

@@ -112,5 +112,5 @@ class Toolbox:
 
     def place(self, kind: str, right: bool, *name: object) -> str:
         """Where a look-up looks: the place in question, or another one."""
-        places = _names()["places"][kind]
+        places: list[str] = _names()["places"][kind]
         return places[0] if right else self.dice.choice(places[1:], "place", *name)

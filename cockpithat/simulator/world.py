@@ -6,6 +6,7 @@ lies in ``scene``. Time is milliseconds from the session's start.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from math import sin
 from typing import Any
@@ -151,7 +152,7 @@ class World:
         signals[BRAKE_PEDAL] = 30 if braking else 0
         signals[BRAKE_LIGHT] = "ACTIVE" if braking else "INACTIVE"
         if signals[SELECTED_GEAR] == 127:
-            signals[CURRENT_GEAR] = sum(1 for step in _GEAR_STEPS if shown >= step)
+            signals[CURRENT_GEAR] = bisect_right(_GEAR_STEPS, shown)
         else:
             signals[CURRENT_GEAR] = 0
 
