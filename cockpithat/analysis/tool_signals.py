@@ -106,5 +106,5 @@ def commands_of(step: Step) -> dict[str, Value]:
         commands.update(from_tool_call(call))
     for change in step.intended:
         if isinstance(change.value, (bool, int, float, str)):
-            commands[change.path] = change.value
+            commands[change.path[:256]] = change.value
     return commands
