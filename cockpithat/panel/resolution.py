@@ -19,7 +19,7 @@ from cockpithat.panel.verify import TraceFacts
 from cockpithat.slicing.marks import SALIENT, single_line
 from cockpithat.slicing.render import StepText
 
-DEFENCE_TOKENS = 700  # context of a defence: the steps in question only
+DEFENCE_TOKENS = 500  # context of a defence: the steps in question only
 
 
 def _steps_in_question(hypotheses: Sequence[Hypothesis]) -> list[int]:

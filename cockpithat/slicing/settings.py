@@ -22,12 +22,12 @@ class SlicingSettings(BaseModel):
 
     mode: SliceMode = Field(default=SliceMode.DEPENDENCY, description="Layering of the contexts")
     agent_tokens: int = Field(
-        default=2_000,
+        default=1_800,
         ge=200,
         description="Context of the agent decision when agent and step are decided apart",
     )
     step_tokens: int = Field(
-        default=4_400,
+        default=4_200,
         ge=200,
         description="Context of the step decision when agent and step are decided apart",
     )
