@@ -114,6 +114,14 @@ def test_a_wrong_file_says_where_and_what(tmp_path: Path, old: str, new: str, pl
     assert "\n" not in message
 
 
+def test_the_example_in_the_documentation_loads(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
+    path = tmp_path / "example.yaml"
+    path.write_text(text.split("```yaml")[1].split("```")[0], encoding="utf-8")
+    rules = load_rules(path)
+    assert (rules.id, rules.rules[0].asil) == ("my_hazards", Asil.D)
+
+
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match="check the path"):
         load_rules(tmp_path / "none.yaml")
