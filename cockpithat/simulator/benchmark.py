@@ -105,8 +105,8 @@ def count(labels: Iterable[SessionLabel]) -> dict[str, dict[str, int]]:
         tables["family"][label.scenario.family] += 1
         tables["language"][label.scenario.language] += 1
         if label.gold is not None:
-            tables["category"][label.gold.category] += 1
-            tables["asil"][label.gold.asil] += 1
+            tables["category"][label.gold.category.value] += 1
+            tables["asil"][label.gold.asil.value] += 1
     return {name: dict(sorted(table.items())) for name, table in tables.items()}
 
 

@@ -67,9 +67,9 @@ class AnnotatorLabel(_Record):
 class ConsensusLabel(_Record):
     """What the rules make of three records; empty fields where a contested trace has no majority."""
 
-    agent: str | None
-    step: int | None
-    category: Category | None
+    agent: str | None = None
+    step: int | None = None
+    category: Category | None = None
     asil: Asil
     unanimous: bool
     contested: bool
@@ -124,7 +124,7 @@ class SessionLabel(_Record):
     session_id: str
     vehicle_id: str
     kind: Literal["failed", "passed", "silent_hazard"]
-    gold: Gold | None
+    gold: Gold | None = None
     markers: tuple[Marker, ...] = ()
     scenario: ScenarioRecord
     proof: ReplayProof | None = None

@@ -22,7 +22,7 @@ from cockpithat.simulator.faults import BY_VARIANT
 from cockpithat.simulator.labels import Gold, Marker, ReplayProof, ScenarioRecord, SessionLabel
 from cockpithat.simulator.language import LOCALES, MARKETS, pack
 from cockpithat.simulator.roster import DRIVER
-from cockpithat.simulator.signals import VSS_VERSION
+from cockpithat.simulator.signals import VSS_VERSION, signal_table
 from cockpithat.simulator.tools import visible
 from cockpithat.simulator.world import SCENE_PREFIX
 
@@ -145,11 +145,11 @@ def to_session(
         VehicleSnapshot(
             vehicle_id=vehicle_id,
             ts=base + ts,
-            kind="full" if i == 0 else "delta",
+            kind="full" if len(signals) == len(signal_table()) else "delta",
             vss_version=VSS_VERSION,
             signals=signals,
         )
-        for i, (ts, signals) in enumerate(run.snapshots)
+        for ts, signals in run.snapshots
     )
     # The bus clock ticks on the 100 ms grid, as `base` and every tick do.
     gold = _gold(built, steps, base)

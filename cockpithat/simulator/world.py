@@ -35,6 +35,17 @@ _BRAKING = 0.80  # km/h a tick: 2.2 m/s2
 _ROLLING = 0.18  # km/h a tick on a slope in neutral without a brake
 _GEAR_STEPS = (1.0, 20.0, 38.0, 58.0, 80.0, 105.0)
 
+# Like a real sender: what moves fast is repeated even if unchanged, and now and then everything is, so that
+# a receiver can tell an unchanged value from a lost one.
+_HEARTBEAT_MS = 2_000
+_FULL_MS = 20_000
+_HEARTBEAT = tuple(
+    path
+    for path in signal_table()
+    if path.startswith(("Vehicle.Driver.", "Vehicle.Powertrain.Transmission.", "Vehicle.Chassis."))
+    or path in (SPEED, MOVING, BRAKE_LIGHT, CRUISE, CRUISE_SPEED, "Vehicle.ADAS.ActiveAutonomyLevel")
+)
+
 Write = tuple[str, Any]
 Hazard = Callable[[Mapping[str, VssValue], Mapping[str, Any]], bool]
 
@@ -112,6 +123,10 @@ class World:
         if self._recorder is not None:
             sent, signals = self._sent, self.signals
             changed = {path: value for path, value in signals.items() if value != sent[path]}
+            if now % _FULL_MS == 0:
+                changed = dict(signals)
+            elif now % _HEARTBEAT_MS == 0:
+                changed.update({path: signals[path] for path in _HEARTBEAT})
             if changed:
                 sent.update(changed)
                 self._recorder(now, changed)
