@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -288,6 +290,27 @@ def test_work_is_linear_in_steps(local: LocalAttribution) -> None:
     local.judge(small)
     ratio = _calls(lambda: local.judge(large)) / _calls(lambda: local.judge(small))
     assert ratio < 4.6, ratio
+
+
+def test_the_report_is_the_same_in_every_process() -> None:
+    """Sets of strings are ordered differently in each process; no such order may show in a report."""
+    script = (
+        "from cockpithat.attribution import LocalAttribution;"
+        "from tests.analysis.traces import lights_off;"
+        "print(LocalAttribution().judge(lights_off()).model_dump_json(exclude={'seconds'}))"
+    )
+    root = Path(__file__).parents[2]
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1
 
 
 def test_arguments_of_any_depth_are_rendered_or_named() -> None:
