@@ -15,7 +15,7 @@ from cockpithat.formats.errors import FormatError
 from cockpithat.formats.reading import Document
 from cockpithat.formats.recording import AnyEvent, Recording
 from cockpithat.formats.values import joined
-from cockpithat.graph.render import graph_of
+from cockpithat.graph.builder import graph_of
 
 _EVENTS = {"session_start", "step", "session_end"}
 _KINDS = _EVENTS | {"vehicle_snapshot", "trace"}
