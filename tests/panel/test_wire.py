@@ -17,6 +17,7 @@ from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.panel.ladder import Rung
 from cockpithat.panel.verify import TraceFacts
+from cockpithat.slicing import recover_index
 from tests.panel.support import KEY, MISBEHAVIOUR, ROOT, Panel, form_of, good, good_answer, panel_on
 from tests.support.chat_server import ChatServer, Reply, Request, json_reply, serve
 
@@ -303,3 +304,47 @@ async def test_a_session_without_steps_costs_nothing(demos: list[Trace]) -> None
         report = await panel.method.attribute(demos[0].model_copy(update={"steps": (), "graph": None}))
         await panel.method._client.close()  # type: ignore[union-attr]
     assert server.requests == [] and report.step is None
+
+
+async def test_the_light_model_refines_the_links_that_slicing_goes_by(demos: list[Trace]) -> None:
+    """Section 4.1: the entity-linking step is a light call; what it adds is seen by the analysts."""
+    trace = demos[0]
+    words = [" ".join(step.text.split()[:3]) for step in trace.steps]
+    first, last = 0, len(trace.steps) - 1
+    added = {"source": first, "target": last, "mention": words[last], "entity": words[first]}
+
+    def links(request: Request) -> Reply:
+        return json_reply({"add": [added], "drop": []}) if form_of(request) == "links" else good(request)
+
+    with serve(links) as server:
+        panel = panel_on(server, linker=True)
+        report = await panel.method.attribute(trace)
+        await panel.method._client.close()  # type: ignore[union-attr]
+    assert report.degraded is None
+    prompts = [r.prompt for r in server.requests if form_of(r) == "step_decision"]
+    assert all((first, last) in recover_index(text).edges for text in prompts)
+    assert report.provenance.models == {"analyst": "large", "scanner": "small", "linker": "small"}
+
+
+async def test_the_graph_may_be_built_by_the_papers_prompt(demos: list[Trace]) -> None:
+    trace = demos[0]
+    edges = [
+        {"source": i, "target": j, "primary": "control", "secondary": ["plan"], "why": "It dispatches it."}
+        for i in range(3)
+        for j in range(i + 1, len(trace.steps))
+    ]
+
+    def graph(request: Request) -> Reply:
+        return (
+            json_reply({"edges": edges, "observations": ["A star."]})
+            if form_of(request) == "graph"
+            else good(request)
+        )
+
+    with serve(graph) as server:
+        panel = panel_on(server, linker=True, graph_prompt=True)
+        report = await panel.method.attribute(trace)
+        await panel.method._client.close()  # type: ignore[union-attr]
+    assert report.degraded is None
+    (recovered,) = {recover_index(r.prompt).edges for r in server.requests if form_of(r) == "step_decision"}
+    assert recovered == {(edge["source"], edge["target"]) for edge in edges}
