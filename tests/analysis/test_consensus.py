@@ -130,6 +130,11 @@ class TestCasesThePaperLeavesOpen:
         assert decision.marginals.step == pytest.approx(1.0)
         assert "no answer from slow" in decision.reasons
 
+    def test_k_counts_only_those_that_answered(self) -> None:
+        absent = [vote(f"g{i}", 1, answered=False) for i in range(3)]
+        alone = decide([vote("safety", 1, c=0.5, asil=Asil.D), *absent])
+        assert alone.hypotheses_with_weight[0].weight == 0.5, "the cap is kappa (K - 1) = 0"
+
     def test_a_tie_goes_to_evidence_that_checks_out(self) -> None:
         decision = decide([vote("a", 2), vote("b", 7, quoted=True)])
         assert decision.step == 7

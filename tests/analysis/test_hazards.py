@@ -152,6 +152,18 @@ def test_switching_the_lights_back_on_ends_the_hazard(engine: HazardEngine) -> N
     assert not found.active_at_end
 
 
+def test_an_old_order_does_not_come_back_when_the_bus_falls_silent(engine: HazardEngine) -> None:
+    """Ordered off, seen off, seen on again: a later gap says nothing about the order of long ago."""
+    silent = {**NIGHT_DRIVE, LOW_BEAM: None}
+    t = trace(
+        step("VehicleAgent", intended={LOW_BEAM: False}, state=state(NIGHT_DRIVE, DARK)),
+        step("Director", state=state(DARK, NIGHT_DRIVE)),
+        step("Director", state=state(NIGHT_DRIVE, silent)),
+    )
+    (found,) = engine.scan(t).rated
+    assert not found.active_at_end
+
+
 def test_odd_values_in_the_environment_do_no_harm(engine: HazardEngine) -> None:
     deep: dict[str, object] = {}
     node = deep

@@ -18,6 +18,7 @@ from cockpithat.attribution import (
     alert_for,
     review_for,
     summary_for,
+    suspicion_for,
 )
 from cockpithat.consensus import ConsensusSettings
 from cockpithat.contract.base import Asil, Category, VehicleStateCoverage
@@ -238,6 +239,9 @@ class TestSilentHazards:
 
     def test_a_failed_session_is_judged_and_not_suspected(self, local: LocalAttribution) -> None:
         assert local.screen(lights_off()) is None
+        hazards = local.examine(lights_off()).hazards.hazards()
+        assert suspicion_for(lights_off(), hazards, "1.0.0") is None
+        assert suspicion_for(lights_off(failed=False), hazards, "1.0.0") is not None
 
     def test_a_hazard_that_is_over_leaves_no_suspicion(self, local: LocalAttribution) -> None:
         dark = {**NIGHT_DRIVE, LOW_BEAM: False}
