@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -66,6 +67,10 @@ def cli(context: click.Context, verbose: bool) -> None:
 @_STATE_MAP
 @click.option("--method", default="cockpithat", show_default=True, metavar="NAME", help="How to attribute.")
 @click.option("--analysts", default="local", show_default=True, metavar="NAME", help="Who votes.")
+@_CONFIG
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), help="Sessions at a time; 4 for analysts that wait for a network."
+)
 @click.option("--all", "everything", is_flag=True, help="Judge sessions that passed, too.")
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines, one report a line.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write to this file.")
@@ -75,6 +80,8 @@ def attribute(
     state_map: Path | None,
     method: str,
     analysts: str,
+    config: Path | None,
+    jobs: int | None,
     everything: bool,
     as_json: bool,
     output: Path | None,
@@ -84,13 +91,13 @@ def attribute(
     from cockpithat.commands.inputs import Inputs
     from cockpithat.methods.registry import create
 
-    chosen = create(method, analysts)
-    inputs = Inputs(files, format_name, state_map, tell)
-    if output is None:
-        counts = write_reports(inputs, chosen, sys.stdout, as_json=as_json, everything=everything)
-    else:
-        with output.open("w", encoding="utf-8") as out:
-            counts = write_reports(inputs, chosen, out, as_json=as_json, everything=everything)
+    settings = _settings(config, None)
+    chosen = create(method, analysts, settings.attribution)
+    inputs = Inputs(files, format_name, state_map, tell, settings.engine, settings.graph)
+    at_a_time = jobs or (1 if analysts == "local" else 4)
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(output.open("w", encoding="utf-8")) if output else sys.stdout
+        counts = write_reports(inputs, chosen, out, as_json=as_json, everything=everything, jobs=at_a_time)
     if counts.failures:
         _fail(f"{counts.failures} of the inputs could not be used")
 
@@ -419,12 +426,13 @@ def _explain(error: Exception) -> int:
 
 # By name, so that no module is imported for an error that it did not raise.
 _FOR_PEOPLE = {
-    "FormatError",
-    "ConfigurationError",
     "BrokerError",
+    "ConfigurationError",
+    "FormatError",
+    "PanelNotConfiguredError",
     "RulesError",
     "UnknownMethodError",
-    "ValueError",
+    "WorkerError",
 }
 
 

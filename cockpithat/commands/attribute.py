@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -46,43 +47,56 @@ def judge(
     counts: Attribution,
     *,
     everything: bool = False,
+    jobs: int = 1,
     on_file: Callable[[Path], None] = lambda _: None,
 ) -> Iterator[Judged]:
     """Reports in file order, of the sessions that are due, or of all with ``everything``.
 
-    A session that a method fails on is told about and counted; the next one goes on.
+    ``jobs`` sessions at a time are given to the method, for methods that wait for a network. A session that
+    the method fails on is told about and counted; the next one goes on.
     """
     with asyncio.Runner() as runner:
-        for path, trace in inputs.traces(on_file):
-            counts.sessions += 1
-            if not (trace.is_judged or everything):
-                continue
-            report = _attributed(runner, method, path, trace, inputs.tell)
-            if report is None:
-                counts.failures += 1
-            else:
-                counts.judged += 1
-                yield Judged(path, report)
+        due = _due(inputs, counts, everything, on_file)
+        while batch := list(islice(due, jobs)):
+            reports = runner.run(_attributed(method, batch, inputs.tell))
+            for (path, _), report in zip(batch, reports, strict=True):
+                if report is None:
+                    counts.failures += 1
+                else:
+                    counts.judged += 1
+                    yield Judged(path, report)
+        if (close := getattr(method, "close", None)) is not None:
+            runner.run(close())
     counts.failures += inputs.failures
 
 
-def _attributed(
-    runner: asyncio.Runner, method: Method, path: Path, trace: Trace, tell: Callable[[str], None]
-) -> Report | None:
-    try:
-        return runner.run(method.attribute(trace))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise
-    except Exception as error:  # one session must not end the others; the type says what to look for
-        tell(
-            f"{path}: session {trace.session_id!r} could not be judged ({type(error).__name__}); "
-            "run again with -v for the cause, and report it if the file is sound"
-        )
-        return None
+def _due(
+    inputs: Inputs, counts: Attribution, everything: bool, on_file: Callable[[Path], None]
+) -> Iterator[tuple[Path, Trace]]:
+    for path, trace in inputs.traces(on_file):
+        counts.sessions += 1
+        if trace.is_judged or everything:
+            yield path, trace
+
+
+async def _attributed(
+    method: Method, batch: Sequence[tuple[Path, Trace]], tell: Callable[[str], None]
+) -> list[Report | None]:
+    results = await asyncio.gather(*(method.attribute(trace) for _, trace in batch), return_exceptions=True)
+    reports: list[Report | None] = []
+    for (path, trace), result in zip(batch, results, strict=True):
+        if isinstance(result, Report):
+            reports.append(result)
+        elif isinstance(result, Exception):  # the type says what to look for; its text may quote the trace
+            tell(f"{path}: session {trace.session_id!r} could not be judged ({type(result).__name__})")
+            reports.append(None)
+        else:
+            raise result
+    return reports
 
 
 def write_reports(
-    inputs: Inputs, method: Method, out: TextIO, *, as_json: bool, everything: bool
+    inputs: Inputs, method: Method, out: TextIO, *, as_json: bool, everything: bool, jobs: int = 1
 ) -> Attribution:
     """Judge and write to ``out``: each line as soon as it is known, or one table at the end."""
     counts = Attribution()
@@ -90,7 +104,12 @@ def write_reports(
     with progress_bar() as bar:
         task = bar.add_task("judging", total=len(inputs.files))
         for judged in judge(
-            inputs, method, counts, everything=everything, on_file=lambda _: bar.advance(task)
+            inputs,
+            method,
+            counts,
+            everything=everything,
+            jobs=jobs,
+            on_file=lambda _: bar.advance(task),
         ):
             if as_json:
                 out.write(judged.to_json().decode())

@@ -10,6 +10,8 @@ from cockpithat.contract.trace import Trace
 from cockpithat.formats import AUTO, FormatError, ReadOptions, load, load_recordings
 from cockpithat.formats.recording import Recording
 from cockpithat.formats.state_map import load_state_map
+from cockpithat.graph.settings import GraphSettings
+from cockpithat.session.settings import EngineSettings
 
 
 @dataclass(slots=True)
@@ -20,12 +22,14 @@ class Inputs:
     format: str = AUTO
     state_map: Path | None = None
     tell: Callable[[str], None] = print
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    graph: GraphSettings = field(default_factory=GraphSettings)
     failures: int = field(default=0, init=False)
 
     def options(self) -> ReadOptions:
         """Options for the readers. Raises ``FormatError`` for a map file that is none."""
         state_map = load_state_map(self.state_map) if self.state_map else None
-        return ReadOptions(state_map=state_map, warn=self.tell)
+        return ReadOptions(state_map=state_map, warn=self.tell, engine=self.engine, graph=self.graph)
 
     def traces(self, on_file: Callable[[Path], None] = lambda _: None) -> Iterator[tuple[Path, Trace]]:
         """Traces of all files in order; ``on_file`` is called when a file is done."""

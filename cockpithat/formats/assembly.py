@@ -9,6 +9,7 @@ from cockpithat.contract.trace import SourceRef, Trace
 from cockpithat.formats.base import ignore_warning
 from cockpithat.formats.reading import MAX_FILE_BYTES
 from cockpithat.formats.recording import Recording
+from cockpithat.graph.settings import GraphSettings
 from cockpithat.session.effects import DeadLettered, SessionQuarantined, TraceClosed
 from cockpithat.session.engine import SessionEngine
 from cockpithat.session.settings import EngineSettings
@@ -21,7 +22,7 @@ def assemble(
     recording: Recording,
     *,
     engine: EngineSettings | None = None,
-    snapshots: SnapshotSettings | None = None,
+    graph: GraphSettings | None = None,
     warn: Callable[[str], None] = ignore_warning,
 ) -> list[Trace]:
     """The traces of a recording, each session's newest revision, in the order in which they closed.
@@ -29,10 +30,10 @@ def assemble(
     Wall time stands still: a file is never silent, and every snapshot of it is there at once.
     Records the engine puts aside (late, conflicting) are told to ``warn`` and not lost silently.
     """
-    log = SnapshotLog(snapshots or _roomy(len(recording.snapshots)), SignalCatalogue.shipped())
+    log = SnapshotLog(_roomy(len(recording.snapshots)), SignalCatalogue.shipped())
     for snapshot in recording.snapshots:
         log.add(snapshot)
-    sessions = SessionEngine(engine or EngineSettings(), log)
+    sessions = SessionEngine(engine or EngineSettings(), log, graph=graph or GraphSettings())
     effects = []
     for offset, event in enumerate(recording.events):
         value = event.model_dump_json().encode("utf-8", "replace")

@@ -10,6 +10,8 @@ from cockpithat.contract.trace import Trace
 from cockpithat.formats.reading import Document
 from cockpithat.formats.recording import Recording
 from cockpithat.formats.state_map import StateMap
+from cockpithat.graph.settings import GraphSettings
+from cockpithat.session.settings import EngineSettings
 
 
 def ignore_warning(message: str) -> None:
@@ -18,9 +20,14 @@ def ignore_warning(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """``state_map`` turns a source's own state fields into VSS; ``warn`` hears of what was put aside."""
+    """``state_map`` turns a source's own state fields into VSS; ``warn`` hears of what was put aside.
+
+    ``engine`` and ``graph`` are those of the worker, so that a file is judged as its replay would be.
+    """
 
     state_map: StateMap | None = None
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    graph: GraphSettings = field(default_factory=GraphSettings)
     warn: Callable[[str], None] = field(default=ignore_warning)
 
 

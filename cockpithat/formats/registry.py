@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cockpithat.contract.trace import Trace
+from cockpithat.formats.assembly import assemble
 from cockpithat.formats.base import Format, ReadOptions
 from cockpithat.formats.cockpit import Cockpit
 from cockpithat.formats.errors import FormatError
@@ -25,14 +26,12 @@ def load(path: Path | str, format: str = AUTO, options: ReadOptions | None = Non
     ``format`` is a name in :data:`FORMATS` or ``auto``, which goes by content. Raises ``FormatError``
     when the file or a session in it cannot be read; traces before it have been yielded by then.
     """
-    from cockpithat.formats.assembly import assemble  # the engine, which load_recordings does without
-
     options = options or ReadOptions()
     for item in _read(Path(path), format, options):
         if isinstance(item, Trace):
             yield item
         else:
-            yield from assemble(item, warn=options.warn)
+            yield from assemble(item, engine=options.engine, graph=options.graph, warn=options.warn)
 
 
 def load_recordings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from io import StringIO
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cockpithat.attribution import LocalAttribution
 from cockpithat.commands.attribute import Attribution, judge, write_reports
 from cockpithat.commands.graph import RENDERERS, choose_session
 from cockpithat.commands.inputs import Inputs
@@ -102,7 +104,7 @@ def test_a_session_that_a_method_fails_on_does_not_stop_the_others() -> None:
         async def attribute(self, trace: Trace) -> Report:
             if trace.session_id.startswith("door"):
                 raise KeyError("secret text of the trace")
-            return create("cockpithat").judge(trace)  # type: ignore[attr-defined,no-any-return]
+            return LocalAttribution().judge(trace)
 
     told: list[str] = []
     counts = Attribution()
@@ -153,3 +155,26 @@ def test_the_longest_real_runs_are_judged(shared_data: Path) -> None:
     assert counts.judged == 3
     for line in lines_of(output):
         assert line["seconds"] < 20
+
+
+def test_several_sessions_at_a_time_come_out_in_file_order_and_the_method_is_closed() -> None:
+    class Slow:
+        name = analysts = "slow"
+        running = most = 0
+        closed = False
+
+        async def attribute(self, trace: Trace) -> Report:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0.02 if trace.session_id.startswith("low") else 0)
+            self.running -= 1
+            return LocalAttribution().judge(trace)
+
+        async def close(self) -> None:
+            self.closed = True
+
+    method = Slow()
+    judged = list(judge(Inputs(DEMO), method, Attribution(), jobs=3))
+    assert [item.path for item in judged] == DEMO[:8]
+    assert method.most == 3
+    assert method.closed

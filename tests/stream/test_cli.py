@@ -107,6 +107,7 @@ def test_a_bad_file_is_one_line_and_the_exit_is_not_zero(tmp_path: Path) -> None
     [
         (["attribute"], "Missing argument"),
         (["attribute", "x", "--method", "magic"], "no method 'magic'"),
+        (["attribute", "x", "--analysts", "llm"], "need an endpoint"),
         (["graph", "/nowhere.json"], "no such file"),
         (["graph", "x", "--format", "png"], "'png'"),
         (
