@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from cockpithat.analysis.local import LocalAttribution
-from cockpithat.contract.trace import MemoryRef, ToolOutput, Trace
+from cockpithat.contract.events import MemoryRef, ToolOutput
+from cockpithat.contract.trace import Trace
 from cockpithat.panel.personas import PERSONAS
 from cockpithat.panel.verify import TraceFacts
 from tests.panel.support import good, panel_on, with_step
