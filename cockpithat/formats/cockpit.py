@@ -32,14 +32,14 @@ class Cockpit:
         record = next((value for _, value in document.records()), None)
         if isinstance(record, list) and record:
             record = record[0]
-        return isinstance(record, dict) and record.get("type") in _KINDS
+        return _kind(record) in _KINDS
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Recording | Trace]:
         """Finished traces as they stand, then one recording of all events and snapshots."""
         events: list[AnyEvent] = []
         snapshots: list[VehicleSnapshot] = []
         for place, value in document.records():
-            kind = value.get("type") if isinstance(value, dict) else "vehicle_snapshot"
+            kind = "vehicle_snapshot" if isinstance(value, list) else _kind(value)
             if kind == "trace":
                 yield _trace(document, place, value)
             elif kind == "vehicle_snapshot":
@@ -49,10 +49,16 @@ class Cockpit:
                 events.append(validated(document, place, SESSION_EVENT, value))
             else:
                 raise document.error(
-                    place, f"field 'type' is {str(kind)!r}", f"use one of {', '.join(sorted(_KINDS))}"
+                    place, f"field 'type' is {kind!r}", f"use one of {', '.join(sorted(_KINDS))}"
                 )
         if events or snapshots:
             yield Recording(document.path.name, tuple(events), tuple(snapshots))
+
+
+def _kind(record: Any) -> str:
+    """What a record says it is; empty for one that says nothing usable."""
+    kind = record.get("type") if isinstance(record, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 def validated(document: Document, place: str, model: type[BaseModel] | TypeAdapter[Any], value: Any) -> Any:

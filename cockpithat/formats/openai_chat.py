@@ -83,7 +83,8 @@ def _runs(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("role") in _ROLES
+    role = value.get("role") if isinstance(value, dict) else None
+    return isinstance(role, str) and role in _ROLES
 
 
 def _messages_of(document: Document, place: str, run: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
