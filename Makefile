@@ -49,7 +49,7 @@ unit: $(VENV)/.installed-dev ## All tests
 	$(BIN)/pytest --durations=15
 
 bench: $(VENV)/.installed-dev ## Benchmarks
-	@for file in $$(find tests/bench -name 'bench_*.py' | sort); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $$(find tests/bench -name 'bench_*.py' | sort); do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 docs: $(VENV)/.installed ## Generated parts: schemas/ and docs/configuration.md
 	$(BIN)/python -m cockpithat.contract.schema --write schemas
