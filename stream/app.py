@@ -18,14 +18,17 @@ from confluent_kafka.admin import AdminClient
 from stream import faust_compat
 from stream.context import Partitions, Pauses, WorkerContext, epoch_ms
 from stream.deadletters import DeadLetterGuard
+from stream.embedded import is_embedded
 from stream.health import Health, HealthServer
-from stream.kafka_config import client_config
+from stream.kafka_config import BrokerError, broker_error, client_config
 from stream.logs import configure, describe
 from stream.metrics import Metrics
 from stream.partitioning import uneven
+from stream.publish import PublicationError
 from stream.roles import build
 from stream.roles.base import Role
-from stream.settings import Settings
+from stream.settings import ConfigurationError, Settings
+from stream.topics import refusal
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +58,8 @@ class Worker:
         self._assigned = False
         self._topics_problem: str | None = "topics not looked at yet"
         self._intake_stopped = False
-        self._stop_deadline: float | None = None
+        self._unreached: KafkaException | None = None
+        self._cluster_id: str | None = None
         self.context = WorkerContext(
             settings=settings,
             metrics=self.metrics,
@@ -109,7 +113,7 @@ class Worker:
             server.start()
         ticking: asyncio.Task[None] | None = None
         try:
-            await self._look_at_topics()
+            await self._start_checks()
             for role in self.roles:
                 await role.start()
             ticking = asyncio.create_task(self._tick(), name="tick")
@@ -130,7 +134,9 @@ class Worker:
             server.stop()
             self._executor.shutdown(wait=False, cancel_futures=True)
         if self._fatal is not None:
-            raise WorkerError(f"the worker ended: {describe(self._fatal)}") from self._fatal
+            if isinstance(self._fatal, (BrokerError, ConfigurationError, PublicationError)):
+                raise WorkerError(str(self._fatal)) from self._fatal  # made for people already
+            raise WorkerError(f"the worker ended: {describe(self._fatal)}; see its log") from self._fatal
 
     async def _let_out(self) -> None:
         """Before Faust stops: what is under way goes out and is committed, in the time there is."""
@@ -204,13 +210,31 @@ class Worker:
         for topic, partition, _ in self.context.holds:
             self.context.pauses.pause(topic, partition, _INTAKE)
 
+    async def _start_checks(self) -> None:
+        """Raises ``BrokerError`` without brokers, ``ConfigurationError`` on topics that would lose data."""
+        await self._look_at_topics()
+        if self._unreached is not None:
+            raise broker_error(self.settings.kafka, self._unreached, "cannot reach the brokers")
+        if is_embedded(self._cluster_id):
+            return
+        try:
+            why = await self._loop.run_in_executor(self._executor, refusal, self.settings)
+        except BrokerError as error:
+            # Not everyone may read configurations.
+            log.warning("the topics' configuration could not be checked", extra={"detail": str(error)})
+            return
+        if why is not None:
+            raise ConfigurationError(why)
+
     async def _look_at_topics(self) -> None:
         try:
             counts = await self._loop.run_in_executor(self._executor, self._partition_counts)
         except KafkaException as error:
+            self._unreached = error
             self._topics_problem = f"brokers not reached: {describe(error)}"
             log.warning("topics could not be looked at", extra={"error": describe(error)})
             return
+        self._unreached = None
         topics = self.settings.topics
         changed = [name for name, count in counts.items() if (self.partitions.count(name) or count) != count]
         self.partitions.update(counts)
@@ -228,12 +252,13 @@ class Worker:
 
     def _partition_counts(self) -> dict[str, int]:
         admin = AdminClient(client_config(self.settings.kafka))
-        found = admin.list_topics(timeout=self.settings.kafka.request_timeout_ms / 1000).topics
-        return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+        found = admin.list_topics(timeout=self.settings.kafka.request_timeout_ms / 1000)
+        self._cluster_id = found.cluster_id
+        return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
 
-def run_worker(settings: Settings, *, started: Callable[[Worker], None] = lambda _: None) -> int:
-    """Run a worker in this process until SIGTERM or SIGINT. Returns the exit code: 0, or 1 after a failure.
+def run_worker(settings: Settings, *, started: Callable[[Worker], None] = lambda _: None) -> None:
+    """Run a worker in this process until SIGTERM or SIGINT. Exits with 1 after a failure.
 
     A stop takes at most ``worker.stop_timeout_s``; after that the process ends by force, which loses
     nothing: what was not committed is read again.
@@ -243,9 +268,8 @@ def run_worker(settings: Settings, *, started: Callable[[Worker], None] = lambda
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_main(settings, started))
     except WorkerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        print(f"cockpithat: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 async def _main(settings: Settings, started: Callable[[Worker], None]) -> None:

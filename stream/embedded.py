@@ -14,6 +14,11 @@ from confluent_kafka import Producer
 PARTITIONS = 4
 
 
+def is_embedded(cluster_id: str | None) -> bool:
+    """Whether a cluster of that id is a mock cluster: it does not answer to what it does not know."""
+    return (cluster_id or "").startswith("mockCluster")
+
+
 class EmbeddedBroker:
     """A mock cluster that lives as long as this object. Use it as a context manager."""
 

@@ -57,7 +57,11 @@ class HoldingConsumer(driver.Consumer):
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
         """Every assigned partition: a hold may have been released without a new event."""
-        for tp in self.assignment():
+        try:
+            assignment = self.assignment()
+        except ConsumerNotStarted:
+            return
+        for tp in assignment:
             if topics is None or tp in topics or tp.topic in topics:
                 yield tp
 

@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from stream.embedded import PARTITIONS, EmbeddedBroker
+from stream.embedded import PARTITIONS, EmbeddedBroker, is_embedded
 from stream.publish import TransactionalWriter
 from stream.records import Output
 
@@ -14,7 +14,9 @@ from stream.records import Output
 def test_topics_come_into_being_with_four_partitions() -> None:
     with EmbeddedBroker() as broker:
         broker.create("a", "b")
-        found = Producer({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=5).topics
+        metadata = Producer({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=5)
+        assert is_embedded(metadata.cluster_id)
+        found = metadata.topics
         assert {name: len(found[name].partitions) for name in ("a", "b")} == {
             "a": PARTITIONS,
             "b": PARTITIONS,
