@@ -2,7 +2,7 @@
 # also Java 17 and Maven (or Docker, or KAFKA_BOOTSTRAP_SERVERS); for some others prometheus and chromium.
 
 PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
-	if command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))'; \
+	if command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$p; break; fi; done)
 VENV := .venv
 BIN := $(VENV)/bin
