@@ -143,7 +143,9 @@ def _wait(
 def _require_topics(producer: Producer, settings: Settings) -> None:
     for topic in (settings.topics.session_events, settings.topics.vehicle_snapshots):
         try:
-            metadata = producer.list_topics(topic, timeout=settings.kafka.request_timeout_ms / 1000).topics[topic]
+            metadata = producer.list_topics(topic, timeout=settings.kafka.request_timeout_ms / 1000).topics[
+                topic
+            ]
         except KafkaException as error:
             raise broker_error(settings.kafka, error, "cannot reach the brokers") from None
         if metadata.error is not None and not metadata.partitions:
