@@ -126,6 +126,7 @@ class Builder:
         if self.language is not None:
             wish = replace(wish, language=self.language)
         best: tuple[int, Scenario, int | None] | None = None
+        turns = published().turns
         for attempt in range(_MAX_TRIES):
             dice = Dice(self.seed, "scenario", wish.number, attempt)
             scenario = self._draft(wish, dice, attempt)
@@ -134,6 +135,8 @@ class Builder:
             scenario = _lengthen(scenario, wish, dice)
             scenario, played = _timed(scenario, wish)
             off = abs(played.turns - wish.turns)
+            if not turns["minimum"] <= played.turns <= turns["maximum"]:
+                continue
             if not _as_wished(wish, played) or (best is not None and off >= best[0]):
                 continue
             decisive: int | None = None

@@ -154,7 +154,7 @@ def _exterior_lights(_: Situation, d: Dice) -> Case:
 def _high_beam(_: Situation, d: Dice) -> Case:
     near = 10 * d.integer(14, 30, "oncoming")
     return Case(
-        hazard=lambda s, e: bool(s[HIGH]) and e["oncoming_m"] < 400 and _speed(s) > 8,
+        hazard=lambda s, e: bool(s[HIGH]) and e["oncoming_m"] < 400 and _speed(s) > 5,
         clear=lambda s, e: bool(e["oncoming_m"] >= 400),
         reading={"oncoming_m": _scene("oncoming_m"), "oncoming_vehicles": _scene("oncoming_vehicles")},
         other={"oncoming_m": 10 * d.integer(70, 95, "far"), "oncoming_vehicles": 0},

@@ -270,6 +270,8 @@ class Story:
             age = ep.dice.integer(90, 900, "age")
             call = ep.tools.check_call(family, call.call_id or "", {**arguments, "max_age_s": 3600})
             scene = {"frame_age_s": age, **self.case.other}
+        elif misplaced or ep.dice.chance(0.3, "says place"):
+            scene = {"sensed_at": arguments["at"]}
         elif ep.dice.chance(0.4, "says age"):
             scene = {"frame_age_s": round(ep.dice.uniform(0.1, 0.9, "fresh"), 1)}
         believed = True if misplaced else ep.clear()
