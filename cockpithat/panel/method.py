@@ -83,6 +83,7 @@ class PanelAttribution:
         self.local = LocalAttribution(settings)
         self._client = client
         self._owns_client = client is None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.provenance = provenance_of(
             settings,
             self.local.rules,
@@ -129,9 +130,8 @@ class PanelAttribution:
         """The report of one trace; see the class for what it is when the panel cannot answer."""
         started = time.monotonic()
         ledger = Ledger()
-        if self._client is None:
-            self._client = ChatClient(self.panel.llm)
-        line = Line(self._client, ledger, self._client.deadline_in(self.panel.seconds))
+        client = self._client_here()
+        line = Line(client, ledger, client.deadline_in(self.panel.seconds))
         if not trace.steps:
             return self._relabel(await asyncio.to_thread(self.local.judge, trace), None, ledger, started, ())
         case = await asyncio.to_thread(self._prepare, trace)
@@ -144,6 +144,13 @@ class PanelAttribution:
             return self._relabel(local, reason, ledger, started, hypotheses)
         decision = await self._decide(line, case, hypotheses, salience)
         return self._report(case, decision, ledger, started)
+
+    def _client_here(self) -> ChatClient:
+        """The client of the running event loop: connections cannot move to another one."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or (self._owns_client and self._loop is not loop):
+            self._client, self._loop = ChatClient(self.panel.llm), loop
+        return self._client
 
     def _prepare(self, trace: Trace) -> _Case:
         if trace.graph is None:

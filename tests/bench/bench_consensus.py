@@ -1,6 +1,6 @@
 """What the consensus makes of simulated analysts of known skill (figures for docs/cockpithat.md).
 
-    python tests/bench/bench_consensus.py [--cases 4000]
+    python -m tests.bench.bench_consensus [--cases 4000]
 
 Intervals are Wilson's, 95%. Simulation, not measurement: it shows what the arithmetic does under stated
 assumptions (tests/support/simulated_analysts.py), not how good any model is.
@@ -33,6 +33,8 @@ def main() -> int:
     )
     parser.add_argument("--cases", type=int, default=4_000)
     n: int = parser.parse_args().cases
+    if n < 100:
+        parser.error("--cases must be at least 100: fewer say nothing")
 
     print(f"n={n} cases a row, seed {SEED}; percent with 95% interval")
     print("\nseverity: analysts right about the rating with the given probability, else one class off")

@@ -13,9 +13,14 @@ import jsonschema
 import pytest
 
 from cockpithat.analysis.local import LocalAttribution
+from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
+from cockpithat.llm import LlmSettings, RoleSettings
+from cockpithat.methods import registry
 from cockpithat.panel.ladder import Rung
+from cockpithat.panel.method import PanelAttribution, PanelNotConfiguredError
+from cockpithat.panel.settings import PanelSettings
 from cockpithat.panel.verify import TraceFacts
 from cockpithat.slicing import recover_index
 from tests.panel.support import KEY, MISBEHAVIOUR, ROOT, Panel, form_of, good, good_answer, panel_on
@@ -348,3 +353,18 @@ async def test_the_graph_may_be_built_by_the_papers_prompt(demos: list[Trace]) -
     assert report.degraded is None
     (recovered,) = {recover_index(r.prompt).edges for r in server.requests if form_of(r) == "step_decision"}
     assert recovered == {(edge["source"], edge["target"]) for edge in edges}
+
+
+def test_one_method_serves_one_event_loop_after_another(demos: list[Trace]) -> None:
+    """As a command line does that runs each file in a loop of its own."""
+    with serve(good) as server:
+        llm = LlmSettings(analyst=RoleSettings(base_url=server.url, model="m"), trust_environment=False)
+        method = PanelAttribution(AttributionSettings(panel=PanelSettings(llm=llm)))
+        reports = [asyncio.run(method.attribute(demos[0])) for _ in range(2)]
+    assert [report.degraded for report in reports] == [None, None]
+
+
+def test_the_registry_knows_the_method_and_says_what_it_lacks() -> None:
+    assert ("cockpithat", "llm") in registry.names()
+    with pytest.raises(PanelNotConfiguredError, match=r"set panel.llm.analyst.base_url"):
+        registry.create("cockpithat", "llm")
