@@ -74,7 +74,7 @@ class Judges:
                     self._context.metrics.attribution_failures.labels("deadline").inc()
                     self._replace(pool)
                     return Judged(
-                        refused=(DeadLetterReason.QUARANTINED, f"not judged within {deadline_s:.0f} s")
+                        refused=(DeadLetterReason.QUARANTINED, f"not judged within {deadline_s:g} s")
                     )
                 except BrokenProcessPool:
                     log.warning("a judging process died", extra={"attempt": attempt})
