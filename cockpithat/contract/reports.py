@@ -142,6 +142,7 @@ class Provenance(WireModel):
     prompts: dict[str, str] = Field(default_factory=dict)  # name to version
     models: dict[str, str] = Field(default_factory=dict)  # role to model
     config_digest: str = ""
+    ground_truth_shown: bool = False  # a benchmark showed the method the reference answer
 
 
 class Report(WireModel):
@@ -173,6 +174,7 @@ class Report(WireModel):
     hypotheses: tuple[Hypothesis, ...] = ()
     summary: str = ""
     degraded: str | None = None  # why this is not what was asked for, e.g. the panel did not answer
+    decided_by: str | None = None  # the stage of a cascade that decided: local, judge or panel
     vehicle_state: VehicleStateCoverage = VehicleStateCoverage.NONE
     truncated: bool = False
     clock_suspect: bool = False
