@@ -17,10 +17,17 @@ from confluent_kafka.admin import AdminClient
 
 from stream import faust_compat
 from stream.context import Partitions, Pauses, WorkerContext, epoch_ms
+from stream.crashes import CrashCounter
 from stream.deadletters import DeadLetterGuard
 from stream.embedded import is_embedded
 from stream.health import Health, HealthServer
-from stream.kafka_config import BrokerError, broker_error, client_config
+from stream.kafka_config import (
+    BrokerError,
+    broker_error,
+    client_config,
+    consumer_config,
+    producer_config,
+)
 from stream.logs import configure, describe
 from stream.metrics import Metrics
 from stream.partitioning import uneven
@@ -36,6 +43,7 @@ _TOPICS_EVERY_S = 30.0
 _THREADS = 16
 _INTAKE = "dead letters"
 _FAILED_GRACE_S = 5.0
+_FOR_PEOPLE = (BrokerError, ConfigurationError, PublicationError)
 
 
 class WorkerError(Exception):
@@ -79,6 +87,12 @@ class Worker:
             guard=DeadLetterGuard(
                 window=worker.dlq_window, max_ratio=worker.dlq_max_ratio, max_run=worker.dlq_max_run
             ),
+            crashes=CrashCounter(
+                settings.topics.crashes,
+                limit=worker.crash_limit,
+                producer=producer_config(settings.kafka),
+                consumer=consumer_config(settings.kafka, group_id=f"{settings.kafka.group_id}.reader"),
+            ),
         )
         self._app = faust_compat.create_app(
             settings.kafka,
@@ -102,7 +116,9 @@ class Worker:
         """End the process: the infrastructure failed, and a restart reads everything again."""
         if self._fatal is None:
             self._fatal = error
-            log.critical("the worker ends", extra={"error": describe(error), "detail": str(error)[:500]})
+            # Only these are written for people; any other message may quote a record.
+            told = {"detail": str(error)} if isinstance(error, _FOR_PEOPLE) else {}
+            log.critical("the worker ends", extra={"error": describe(error), **told})
             self.health.fail(describe(error))
         self.stopping.set()
 
@@ -134,7 +150,7 @@ class Worker:
             server.stop()
             self._executor.shutdown(wait=False, cancel_futures=True)
         if self._fatal is not None:
-            if isinstance(self._fatal, (BrokerError, ConfigurationError, PublicationError)):
+            if isinstance(self._fatal, _FOR_PEOPLE):
                 raise WorkerError(str(self._fatal)) from self._fatal  # made for people already
             raise WorkerError(f"the worker ended: {describe(self._fatal)}; see its log") from self._fatal
 
@@ -215,6 +231,8 @@ class Worker:
         await self._look_at_topics()
         if self._unreached is not None:
             raise broker_error(self.settings.kafka, self._unreached, "cannot reach the brokers")
+        if partitions := self.partitions.count(self.settings.topics.crashes):
+            await self._loop.run_in_executor(self._executor, self.context.crashes.load, partitions)
         if is_embedded(self._cluster_id):
             return
         try:

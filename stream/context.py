@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from stream.crashes import CrashCounter
 from stream.deadletters import DeadLetterGuard
 from stream.health import Health
 from stream.hold import Holds
@@ -94,6 +95,7 @@ class WorkerContext:
     end_offset: Callable[[str, int], int | None]
     committed_offset: Callable[[str, int], int | None]
     guard: DeadLetterGuard
+    crashes: CrashCounter
     holds: Holds = field(default_factory=Holds)
     now_ms: Callable[[], int] = epoch_ms
 

@@ -13,6 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from cockpithat.contract.deadletter import DeadLetterReason
@@ -284,7 +285,7 @@ class Unit(ABC):
                 self._backlog_bytes -= record.size
                 taken += 1
                 self.last_timestamp = record.timestamp
-                self.process(record)
+                self._take(record)
                 self.context.health.progress()
         finally:
             self._draining = False
@@ -295,6 +296,29 @@ class Unit(ABC):
             asyncio.get_running_loop().call_soon(self._drain)
         if len(self._backlog) <= _BACKLOG_RECORDS // 2 and self._backlog_bytes <= _BACKLOG_BYTES // 2:
             self.context.pauses.resume(self.topic, self.partition, "backlog")
+
+    def _take(self, record: Record) -> None:
+        crashes = self.context.crashes.exceeded(record)
+        try:
+            if crashes:
+                self.hold.passed(record.offset, record.timestamp)
+                detail = f"it ended the process {crashes} times"
+                pair = self.dead_letter(record, DeadLetterReason.CRASHED, detail)
+                if pair is not None:
+                    self.submit([pair], held=self.hold.acquire(record.offset))
+            else:
+                self.process(record)
+        except Exception as error:
+            # What escapes here is a fault of ours. The record must neither be committed nor passed over.
+            self.hold.acquire(record.offset)
+            self._closed = True
+            log.exception(
+                "a record ends the process",
+                extra={"topic": record.topic, "partition": record.partition, "offset": record.offset},
+            )
+            counted = self.context.executor.submit(self.context.crashes.note, record)
+            end = partial(asyncio.get_running_loop().call_soon_threadsafe, self.context.fatal, error)
+            counted.add_done_callback(lambda _: end())
 
     def _committed(self) -> None:
         self.context.metrics.transactions.labels("committed").inc()

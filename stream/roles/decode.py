@@ -53,12 +53,6 @@ class DecodeUnit(Unit):
                 raise UndecodableError(
                     DeadLetterReason.WRONG_KEY, "the key is not the vehicle_id of the frames; key by vehicle"
                 )
-            if not self._role.keys.check(record):
-                raise UndecodableError(
-                    DeadLetterReason.WRONG_KEY,
-                    "the key lies in another partition than murmur2 gives it; "
-                    "set partitioner=murmur2_random in the producer",
-                )
         except UndecodableError as error:
             self.context.guard.bad()
             self.context.metrics.can_frames.labels("dead_lettered").inc()
@@ -69,6 +63,7 @@ class DecodeUnit(Unit):
                 self.submit([pair], held=ticket)
             return
         self.context.guard.good()
+        self._role.keys.check(record)
         before = self._can.counts.decoded
         snapshots = self._can.decode(batch.vehicle_id, sorted(batch.frames, key=lambda frame: frame.ts))
         decoded = self._can.counts.decoded - before
@@ -96,7 +91,9 @@ class Decode(PartitionedRole[DecodeUnit]):
         settings = context.settings.can
         self.topic = context.settings.topics.can_frames
         self.records: Decoder[CanFrames] = Decoder(TypeAdapter(CanFrames), max_bytes=_MAX_RECORD_BYTES)
-        self.keys = context.keys
+        self.keys = KeyCheck(
+            context.partitions, context.metrics, context.health, probe="can_key_partitioning"
+        )
         if settings.dbc is None or settings.mapping is None:
             raise ConfigurationError(
                 "the role decode needs can.dbc and can.mapping (COCKPITHAT_CAN__DBC, COCKPITHAT_CAN__MAPPING)"

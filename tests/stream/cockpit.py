@@ -170,17 +170,16 @@ class Cluster:
 class RunningWorker:
     """A worker in a process of its own."""
 
-    def __init__(self, cluster: Cluster, tmp_path: Path, name: str = "worker", roles: str = "") -> None:
+    def __init__(self, cluster: Cluster, tmp_path: Path, name: str = "worker", plant: str = "") -> None:
+        """``plant`` is Python code that runs in the process before the worker does."""
         self.log = tmp_path / f"{name}-{time.monotonic_ns()}.log"
         self.log.touch()
         settings = cluster.settings.model_dump(mode="json", exclude_defaults=True)
-        if roles:
-            settings.setdefault("worker", {})["roles"] = roles.split(",")
         config = tmp_path / f"{self.log.stem}.yaml"
         config.write_text(json.dumps(settings))
         with self.log.open("w") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from stream.cli import main; main()", "worker"],
+                [sys.executable, "-c", plant + "from stream.cli import main; main()", "worker"],
                 cwd=ROOT,
                 stdout=out,
                 stderr=subprocess.STDOUT,

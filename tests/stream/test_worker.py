@@ -261,3 +261,30 @@ def test_a_worker_that_cannot_reach_its_brokers_says_so_in_one_line(cluster: Clu
         text = running.log.read_text()
         assert "Traceback" not in text
         assert "127.0.0.1:1" in text
+
+
+def test_a_record_that_ends_the_process_again_and_again_is_put_aside(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """The fault is planted: the engine of these workers cannot take one session's step."""
+    cluster = Cluster(kafka, overrides={"worker": {"crash_limit": 2}})
+    poison = session("v1", "poison", start_ts=now() - 5_000)
+    cluster.send(poison + session("v1", "good", start_ts=now() - 5_000))
+    plant = (
+        "from cockpithat.session.engine import SessionEngine as E; take = E.apply\n"
+        "def apply(self, event, source, **more):\n"
+        "    if event.event_id == 'poison-2': raise MemoryError('planted')\n"
+        "    return take(self, event, source, **more)\n"
+        "E.apply = apply\n"
+    )
+    for attempt in range(2):
+        with worker(cluster, tmp_path, name=f"crash-{attempt}", plant=plant) as running:
+            assert running.process.wait(60) == 1
+            assert "planted" not in running.log.read_text()
+        assert cluster.messages("dlq:session_events") == []
+        assert max(cluster.committed().values()) <= 2  # never past the record
+    with worker(cluster, tmp_path, name="heir", plant=plant):
+        assert len(cluster.wait("sessions", 1)) >= 1
+        letters = cluster.wait_messages("dlq:session_events", 1)
+    assert [(m.value(), _headers(m).reason.value) for m in letters] == [(record(poison[2])[1], "crashed")]
+    assert "good" in {body["session_id"] for body in cluster.read("traces")}
