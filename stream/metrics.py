@@ -68,6 +68,9 @@ class Metrics:
         self.dead_letters = counter(
             "dead_letters", "Records put aside, by input topic and reason.", "topic", "reason"
         )
+        self.misplaced_keys = counter(
+            "misplaced_keys", "Keys found in another partition than murmur2 gives them.", "topic"
+        )
         self.intake_stopped = gauge(
             "intake_stopped", "1 while intake is stopped since too many records were dead-lettered."
         )
@@ -100,6 +103,11 @@ class Metrics:
             "sessions_reopened", "Sessions judged again since their failure flag came late."
         )
         self.snapshots = counter("snapshots", "Vehicle snapshots read: accepted or dead_lettered.", "result")
+        self.can_frames = counter(
+            "can_frames",
+            "CAN frames read: decoded or skipped (no mapped signal); dead_lettered counts whole records.",
+            "result",
+        )
         self.snapshot_log_bytes = gauge("snapshot_log_bytes", "Memory of the snapshot log.")
         self.snapshot_log_vehicles = gauge("snapshot_log_vehicles", "Vehicles in the snapshot log.")
 
@@ -137,6 +145,8 @@ class Metrics:
             self.events.labels(result)
         for result in ("accepted", "dead_lettered"):
             self.snapshots.labels(result)
+        for result in ("decoded", "skipped", "dead_lettered"):
+            self.can_frames.labels(result)
         for reason in CloseReason:
             self.sessions_closed.labels(reason.value)
         for failure in ("deadline", "error", "cancelled"):

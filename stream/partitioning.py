@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import Counter
-
 from stream.context import Partitions
 from stream.faust_compat import murmur2
 from stream.health import Health
-from stream.metrics import PREFIX, Metrics
+from stream.metrics import Metrics
 from stream.records import Record
 
 log = logging.getLogger(__name__)
@@ -42,19 +40,16 @@ def uneven(counts: Mapping[str, int | None], topics: Iterable[str]) -> str | Non
 class KeyCheck:
     """Checks each key once against the partition that it was found in."""
 
-    def __init__(self, partitions: Partitions, metrics: Metrics, health: Health) -> None:
+    def __init__(
+        self, partitions: Partitions, metrics: Metrics, health: Health, *, probe: str = "key_partitioning"
+    ) -> None:
+        """``probe`` is what readiness calls this check."""
         self._partitions = partitions
         self._seen: set[tuple[str, bytes, int]] = set()
         self._misplaced: dict[str, int] = {}
         self._checked: dict[str, int] = {}
-        self.counter = Counter(
-            "misplaced_keys",
-            "Keys found in another partition than murmur2 gives them.",
-            ["topic"],
-            namespace=PREFIX,
-            registry=metrics.registry,
-        )
-        health.require("key_partitioning", self.problem)
+        self.counter = metrics.misplaced_keys
+        health.require(probe, self.problem)
 
     def check(self, record: Record) -> bool:
         """Whether the record lies where its key belongs. A record without a key is not judged."""

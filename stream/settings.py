@@ -305,6 +305,16 @@ class WorkerSettings(_Section):
     )
 
 
+class CanSettings(_Section):
+    """How the role ``decode`` reads CAN frames; not used by the other roles."""
+
+    dbc: Path | None = Field(None, description="DBC file that describes the frames.")
+    mapping: Path | None = Field(
+        None, description="VSS tree in KUKSA's syntax: `dbc2vss` names the signal that feeds each leaf."
+    )
+    vss_version: str = Field("4.0", description="VSS version whose paths the mapping uses.")
+
+
 class HealthSettings(_Section):
     """The HTTP server for probes and metrics."""
 
@@ -333,6 +343,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description=KafkaSettings.__doc__)
     topics: TopicSettings = Field(default_factory=TopicSettings, description=TopicSettings.__doc__)
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description=WorkerSettings.__doc__)
+    can: CanSettings = Field(default_factory=CanSettings, description=CanSettings.__doc__)
     engine: EngineSettings = Field(default_factory=EngineSettings, description=EngineSettings.__doc__)
     snapshots: SnapshotSettings = Field(
         default_factory=SnapshotSettings, description=SnapshotSettings.__doc__

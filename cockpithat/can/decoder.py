@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,13 @@ class CanDecoder:
         if not isinstance(database, Database):
             raise CanMappingError(f"{dbc}: not a CAN database")
         return cls(database, mappings, vss_version)
+
+    def fresh(self) -> CanDecoder:
+        """A decoder of the same DBC and mapping that remembers no vehicle and has counted nothing."""
+        other = copy(self)
+        other.counts = DecodeCounts()
+        other._last = defaultdict(dict)
+        return other
 
     def decode(self, vehicle_id: str, frames: Iterable[CanFrame]) -> list[VehicleSnapshot]:
         """Delta snapshots on the 100 ms grid, oldest first; none where nothing mapped changed.
