@@ -21,7 +21,7 @@ _MAX_TRIES = 60
 _SIDE_TURNS = {"scan": 1, "small_talk": 2, "corrected": 5, "place": 5, "refused": 4, "errand": 4}
 _USUAL_SIDE_TURNS = 3
 # Side conversations keep mostly to agents that are there anyway, so that not everybody always acts.
-_NEWCOMER_WEIGHT = 0.08
+_NEWCOMER_WEIGHT = 0.05
 _DANGER_MARGIN_MS = 800
 _FLIP_LEAD_MS = 250
 
@@ -246,6 +246,7 @@ def _flow(wish: Wish, variant: Variant | None, family: Family, dice: Dice) -> Fl
         late_fix=likely("late_fix", 0.05, 0.5),
         complaint=likely("complaint", 0.85, 0.9),
         apology=likely("apology", 0.1, 0.6),
+        confirm=likely("confirm", 0.0, 0.35),
         thoughts=dice.chance(0.5 if adapted else 0.12, "flow", "thoughts"),
     )
     if variant is not None:

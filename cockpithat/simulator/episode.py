@@ -301,6 +301,7 @@ class Episode:
             step.text = self.words(step.act.removeprefix("family."), index)
         elif not silent:
             step.text = self.pack.line(step.act, {**self._slots, **fresh, **slots}, dice, index)
+        step.text = step.text[:1].upper() + step.text[1:]
         if (
             source == "telemetry_style"
             and step.text

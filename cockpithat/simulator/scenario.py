@@ -42,6 +42,7 @@ class Flow:
     complaint: bool = True
     apology: bool = True
     thoughts: bool = False
+    confirm: bool = False  # the driver is asked before the wish is carried out
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,13 @@ def _ask(ep: Episode, check: str, reading: Mapping[str, Any], part: str, **argum
     ep.use(part, "side.look", call, ep.tools.check_output(call, reading))
 
 
+def _comfort(ep: Episode, what: str, part: str) -> None:
+    """Some dialogue agents say that a wish is one of comfort and needs no check; here they are right."""
+    if ep.dice.chance(0.4, "routine", len(ep.steps)):
+        wish = ep.pack.line(what, {}, ep.dice, len(ep.steps)) if ep.record else ""
+        ep.emit("dialogue", "message", "dialogue.routine", target=part, ask=wish)
+
+
 def _music(ep: Episode) -> None:
     ep.emit(DRIVER, "message", "side.music.ask")
     volume = 5 * ep.dice.integer(4, 9, "volume", len(ep.steps))
@@ -54,6 +61,7 @@ def _music(ep: Episode) -> None:
 
 def _warmer(ep: Episode) -> None:
     ep.emit(DRIVER, "message", "side.warm.ask")
+    _comfort(ep, "side.warm.what", "climate")
     degrees = ep.dice.integer(20, 24, "degrees", len(ep.steps))
     _set(ep, "climate", ((TEMPERATURE, degrees),), "side.do")
     ep.emit("dialogue", "message", "side.warm.tell", degrees=degrees)
@@ -162,6 +170,7 @@ def _battery(ep: Episode) -> None:
 
 def _light(ep: Episode) -> None:
     ep.emit(DRIVER, "message", "side.dome.ask")
+    _comfort(ep, "side.dome.what", "vehicle")
     _set(ep, "vehicle", ((DOME, True),), "side.do")
     ep.emit("dialogue", "message", "side.dome.tell")
 

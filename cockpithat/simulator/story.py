@@ -153,6 +153,18 @@ class Story:
         ref = MemoryRef(
             key=f"{ep.scenario.family}.arrangement", value=None, owner=ep.driver_id, domain=self.executor
         )
+        if ep.dice.chance(0.5, "own arrangement"):
+            # The driver's own, and on the safe side: it changes nothing about the check.
+            ref = ref.model_copy(update={"value": ep.case.values.get("right", "ask_first")})
+            ep.emit(
+                "memory",
+                "message",
+                "memory.found",
+                memory=(ref,),
+                ask=ep.words("alt", "own"),
+                good=ep.words("bad", "own"),
+            )
+            return False
         ep.emit("memory", "message", "memory.none", memory=(ref,))
         return False
 
@@ -326,7 +338,11 @@ class Story:
                 return
             if ep.corrected_here:
                 way = MAIN if ep.clear() else ALTERNATIVE
-            if way == MAIN:
+            if way == MAIN and flow.confirm:
+                ep.emit("dialogue", "message", "dialogue.ask_confirm")
+                ep.emit(DRIVER, "message", "driver.confirm")
+                ep.emit("dialogue", "message", "dialogue.consent", target=self.executor)
+            elif way == MAIN:
                 ep.emit("dialogue", "message", "dialogue.dispatch", target=self.executor)
             else:
                 ep.emit("dialogue", "message", "dialogue.dispatch_alt", target=self.executor)
@@ -352,7 +368,8 @@ class Story:
         if ep.faulty("withdrawal"):
             ep.emit("dialogue", "message", "dialogue.go_on", target=self.executor)
             return True
-        ep.emit("dialogue", "message", "dialogue.cancel", target=self.executor)
+        words = "dialogue.obey_aside" if ep.dice.chance(0.4, "cancelling") else "dialogue.cancel"
+        ep.emit("dialogue", "message", words, target=self.executor)
         if ep.faulty("stop"):
             self.act_main()
             self.report(MAIN)
@@ -396,12 +413,15 @@ class Story:
             point = ep.scenario.fault.point if ep.scenario.fault else ""
             misread = point == "safety_read"
             ep.emit(
-                "safety", "message", "safety.misread" if misread else "safety.approve", target=self.executor,
+                "safety", "message", "safety.quote" if misread else "safety.approve", target=self.executor,
                 scene=dict(self.case.other) if misread else None,
             )  # fmt: skip
             return True
         if believed_clear:
-            ep.emit("safety", "message", "safety.approve", target=self.executor)
+            quoting = self.flow.safety_looks and ep.dice.chance(0.6, "quoting")
+            ep.emit(
+                "safety", "message", "safety.quote" if quoting else "safety.approve", target=self.executor
+            )
             return True
         ep.emit("safety", "message", "safety.deny", target=self.executor)
         return False
@@ -457,6 +477,8 @@ class Story:
                 ep.emit(self.executor, "message", "exec.alt_done")
                 return self.then_main()
             ep.emit(self.executor, "message", "exec.retry", reason=reason)
+            if ep.dice.chance(0.35, "asks for patience"):
+                ep.emit("dialogue", "message", "dialogue.go_on", ask=ep.words("alt", "patience"))
             call = ep.tools.set_call(writes, ep.call_id())
         ep.use(self.executor, "exec.do_alt", call, ep.tools.set_output(call, accepted=True), writes=writes)
         if self.flow.verify:
