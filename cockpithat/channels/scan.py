@@ -13,7 +13,7 @@ from cockpithat.slicing.marks import clean, single_line
 from cockpithat.slicing.render import StepText
 
 MAX_FLAGS = 12
-SCAN_TOKENS = 360  # with its prompt and answer about 2% of 34,000, a panel's bound
+SCAN_TOKENS = 240  # with its prompt and answer about 2% of 34,000, a panel's bound
 _LEAST_WORDS, _MOST_WORDS = 4, 14
 _LEAST_CHANNEL, _MOST_CHANNEL = 24, 120  # characters
 _MAX_ANSWER_WORDS = 30

@@ -22,15 +22,15 @@ class SlicingSettings(BaseModel):
 
     mode: SliceMode = Field(default=SliceMode.DEPENDENCY, description="Layering of the contexts")
     agent_tokens: int = Field(
-        default=1_800,
+        default=1_650,
         ge=200,
         description="Context of the agent decision when agent and step are decided apart",
     )
     step_tokens: int = Field(
-        default=4_200,
+        default=3_800,
         ge=200,
         description="Context of the step decision when agent and step are decided apart",
     )
     joint_tokens: int = Field(
-        default=6_400, ge=200, description="Context of the one decision when they are decided together"
+        default=5_400, ge=200, description="Context of the one decision when they are decided together"
     )

@@ -2,7 +2,8 @@
 
     python tests/bench/bench_tokens.py [--data ../shared/data]
 
-Every request that the panel makes is counted, input and output, with the o200k_base vocabulary. The model is
+Every request that the panel makes is counted, input (messages and the answer's JSON Schema, which endpoints
+bill as well) and output, with the o200k_base vocabulary. The model is
 played: it answers with a 60-word rationale and three quotes of 25 words, the longest that the prompts allow,
 and either agrees with everyone (no resolution round) or with no one (a resolution round on every trace). Real
 panels lie between. Exits with 1 when the mean with resolution is 34,000 or more.
@@ -60,6 +61,7 @@ class PlayedModel:
         self.turn += 1
         content = json.dumps(self.answer(schema, self.turn))
         asked = sum(count(message["content"]) + FRAME for message in body["messages"])
+        asked += count(json.dumps(body["response_format"]["json_schema"], separators=(",", ":")))
         usage = {"prompt_tokens": asked, "completion_tokens": count(content)}
         message = {"role": "assistant", "content": content}
         return httpx.Response(
@@ -74,11 +76,10 @@ class PlayedModel:
                 "why": words(5),
             }  # fmt: skip
             return {"salient": [flag] * 3}
-        steps = fields.get("step", {}).get("enum", [0])
         agents = fields.get("agent", {}).get("enum", [""])
         pick = 1 if self.agree else turn
         values = {
-            "step": steps[pick % len(steps)],
+            "step": pick % 5,
             "agent": agents[pick % len(agents)],
             "omission": False,
             "category": "planning_failure",

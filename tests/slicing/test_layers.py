@@ -109,7 +109,7 @@ def test_every_membership_of_every_focal_step_is_recovered_from_the_prompt(
     assert recovered == index
     assert recovered.all_layers() == index.all_layers()
     if index.layering == Layering.DEPENDENCY:
-        graph = nx.Graph(list(edges))
+        graph: nx.Graph[int] = nx.Graph(list(edges))
         graph.add_nodes_from(range(n))
         for focal in range(n):
             lengths = nx.single_source_shortest_path_length(graph, focal)
