@@ -123,7 +123,9 @@ def create_app(settings: KafkaSettings, *, committable: Committable, commit_inte
         broker_max_poll_interval=settings.max_poll_interval_ms / 1000,
         broker_request_timeout=max(settings.request_timeout_ms, settings.session_timeout_ms) / 1000,
         broker_rebalance_timeout=max(settings.session_timeout_ms, 30_000) / 1000,
-        broker_max_poll_records=500,
+        # Bounded, aiokafka would empty one partition after the other, and traces would wait for a backlog of
+        # events; unbounded, Faust takes turns between topics. What is fetched at once is bounded in bytes.
+        broker_max_poll_records=None,
         broker_check_crcs=settings.check_crcs,
         consumer_group_instance_id=settings.group_instance_id,
         consumer_auto_offset_reset="earliest",
