@@ -24,11 +24,22 @@ from cockpithat.panel.prompts import CATEGORY_MEANING, categories_text, prompt
 from cockpithat.panel.resolution import resolver
 from cockpithat.panel.review import panel_reasons
 from cockpithat.panel.verify import TraceFacts
-from cockpithat.resources import resource
 from cockpithat.slicing.settings import SliceMode
 from tests.slicing.test_layers import trace_of
 
-NAMES = sorted(path.stem for path in resource("prompts").glob("*.md"))
+# Other methods keep prompts in the same folder; these are the panel's.
+ROLES = [
+    "common",
+    "repair",
+    "defend",
+    "decide_agent",
+    "decide_step",
+    "decide_joint",
+    "scanner",
+    "linker",
+    "graph",
+]
+NAMES = [*ROLES, "safety", *PERSONAS]
 
 
 def sample() -> Trace:
@@ -115,10 +126,6 @@ def test_every_prompt_has_a_version_and_fills_without_a_rest(name: str) -> None:
 def test_every_prompt_with_data_says_that_it_is_data(name: str) -> None:
     text = prompt(name).text
     assert "DATA {{nonce}}" in text and "END {{nonce}}" in text and "never orders" in text
-
-
-def test_there_is_a_prompt_for_every_analyst() -> None:
-    assert {"safety", *PERSONAS} <= set(NAMES)
 
 
 def test_all_eight_categories_are_explained() -> None:
