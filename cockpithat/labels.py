@@ -26,6 +26,7 @@ class GoldLabel:
     step: int
     reason: str = ""
     answer: str = ""  # the reference answer of the task
+    step_text: str = ""  # the step as the source writes it
 
     def names_agent(self, agent: str | None) -> bool:
         """Whether an agent is the labelled one, blind to case, spaces and underscores."""
@@ -41,6 +42,8 @@ class RootCauseLabel:
     step: int
     category: str
     reason: str = ""
+    failures: tuple[int, ...] = ()  # every labelled failure's step, 0-based, this one too
+    step_text: str = ""  # the step as the source writes it
 
 
 def read_whowhen_labels(path: Path) -> list[GoldLabel]:
@@ -61,6 +64,7 @@ def read_whowhen_labels(path: Path) -> list[GoldLabel]:
                 step=_step(document, place, run.get("mistake_step")),
                 reason=as_text(run.get("mistake_reason")),
                 answer=as_text(run.get("ground_truth")),
+                step_text=as_text(run.get("mistake_step")),
             )
         )
     return labels
@@ -72,16 +76,21 @@ def read_agentrx_labels(path: Path) -> Iterator[RootCauseLabel]:
     for place, value in document.records():
         run = need_object(document, place, value)
         cause = run.get("root_cause")
-        wanted = cause.get("failure_id") if isinstance(cause, dict) else None
+        # One label of the published file writes this id as a string, the failures' ids are numbers.
+        wanted = as_text(cause.get("failure_id")) if isinstance(cause, dict) else ""
         failures = need(document, place, run, "failures", list, "a list")
-        for failure in failures:
-            if isinstance(failure, dict) and failure.get("failure_id") == wanted:
+        known = [failure for failure in failures if isinstance(failure, dict)]
+        steps = tuple(_step(document, place, failure.get("step_number")) - 1 for failure in known)
+        for failure in known:
+            if as_text(failure.get("failure_id")) == wanted:
                 yield RootCauseLabel(
                     trajectory_id=as_text(run.get("trajectory_id")),
                     agent=as_text(failure.get("failed_agent")),
                     step=_step(document, place, failure.get("step_number")) - 1,
                     category=as_text(failure.get("failure_category")),
                     reason=as_text(failure.get("step_reason")),
+                    failures=steps,
+                    step_text=as_text(failure.get("step_number")),
                 )
 
 
