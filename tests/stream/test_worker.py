@@ -162,6 +162,7 @@ def test_garbage_is_dead_lettered_byte_for_byte_and_once(cluster: Cluster, tmp_p
         with worker(cluster, tmp_path, name=f"worker-{attempt}") as running:
             assert len(cluster.wait("sessions", 1)) == 1
             assert len(cluster.wait_messages("dlq:vehicle_snapshots", 1)) == 1
+            assert len(cluster.wait_messages("dlq:session_events", len(garbage))) == len(garbage)
             running.wait_ready()
             running.terminate()
     letters = cluster.messages("dlq:session_events")
