@@ -368,7 +368,7 @@ class Story:
         if ep.faulty("withdrawal"):
             ep.emit("dialogue", "message", "dialogue.go_on", target=self.executor)
             return True
-        words = "dialogue.obey_aside" if ep.dice.chance(0.4, "cancelling") else "dialogue.cancel"
+        words = "dialogue.obey_aside" if ep.dice.chance(0.6, "cancelling") else "dialogue.cancel"
         ep.emit("dialogue", "message", words, target=self.executor)
         if ep.faulty("stop"):
             self.act_main()
@@ -483,7 +483,7 @@ class Story:
         ep.use(self.executor, "exec.do_alt", call, ep.tools.set_output(call, accepted=True), writes=writes)
         if self.flow.verify:
             self.verify()
-        elif ep.dice.chance(0.5, "says alt done"):
+        elif ep.dice.chance(0.8, "says alt done"):
             ep.emit(self.executor, "message", "exec.alt_done")
         return self.then_main()
 
