@@ -108,6 +108,22 @@ class Candidate(WireModel):
     score: float
 
 
+class StepRange(WireModel):
+    """Steps among which the decisive one lies with a chosen coverage, by a calibration (conformal).
+
+    ``coverage`` holds on average over runs like those of the calibration, not for each trace. ``first`` and
+    ``last`` bound the steps, which lie between them without a gap if ``shape`` is ``range``.
+    """
+
+    coverage: float = Field(gt=0.0, lt=1.0)
+    shape: Literal["range", "set"] = "range"
+    first: int
+    last: int
+    steps: tuple[int, ...]  # the most suspect first
+    calibration: str  # digest of the calibration
+    calibrated_on: int  # labelled runs
+
+
 class RootCause(WireModel):
     """One decisive step. Most reports have one; FALAT's minimal sets may have more."""
 
@@ -170,6 +186,7 @@ class Report(WireModel):
     severity: SeverityRating = SeverityRating()
     marginals: Marginals = Marginals()
     candidates: tuple[Candidate, ...] = ()
+    step_range: StepRange | None = None
     evidence: tuple[Evidence, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     summary: str = ""
