@@ -256,8 +256,11 @@ class Worker:
         topics = self.settings.topics
         changed = [name for name, count in counts.items() if (self.partitions.count(name) or count) != count]
         self.partitions.update(counts)
-        problem = uneven(counts, (topics.session_events, topics.vehicle_snapshots, topics.traces))
-        outputs = [*topics.outputs, topics.dlq(topics.session_events), topics.dlq(topics.vehicle_snapshots)]
+        # Whatever its roles, a worker's records meet those of the others by partition.
+        meeting = dict.fromkeys((topics.session_events, topics.vehicle_snapshots, topics.traces))
+        meeting.update(dict.fromkeys(role.topic for role in self.roles))
+        problem = uneven(counts, meeting)
+        outputs = [*topics.outputs, *(topics.dlq(topic) for topic in meeting)]
         if missing := [topic for topic in outputs if topic not in counts]:
             problem = problem or f"missing topics: {', '.join(missing)}; run `cockpithat topics create`"
         if changed:
