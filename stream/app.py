@@ -30,6 +30,7 @@ from stream.kafka_config import (
 )
 from stream.logs import configure, describe
 from stream.metrics import Metrics
+from stream.metrics_topic import MetricsTopic
 from stream.partitioning import uneven
 from stream.publish import PublicationError
 from stream.roles import build
@@ -128,8 +129,10 @@ class Worker:
         if self.settings.health.enabled:
             server.start()
         ticking: asyncio.Task[None] | None = None
+        records = MetricsTopic(self.settings, self.metrics, now_ms=epoch_ms)
         try:
             await self._start_checks()
+            records.start()
             for role in self.roles:
                 await role.start()
             ticking = asyncio.create_task(self._tick(), name="tick")
@@ -147,6 +150,7 @@ class Worker:
                 ticking.cancel()
             for role in self.roles:
                 role.revoked()
+            await records.stop()
             server.stop()
             self._executor.shutdown(wait=False, cancel_futures=True)
         if self._fatal is not None:

@@ -290,6 +290,9 @@ class WorkerSettings(_Section):
     tick_interval_ms: int = Field(
         250, ge=10, le=60_000, description="How often the wall clock is looked at, for silence and waits."
     )
+    metrics_interval_s: float = Field(
+        60.0, ge=0, description="How often a record of all metrics is written to topics.metrics; 0: never."
+    )
     commit_interval_ms: int = Field(1_000, ge=50, description="How often offsets are committed.")
     crash_limit: int = Field(
         3, ge=1, description="A record that ended the process this often is dead-lettered as `crashed`."
