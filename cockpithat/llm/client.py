@@ -137,6 +137,12 @@ class ChatClient:
         """Close all connections."""
         await self._http.aclose()
 
+    def circuit_open(self, role: Role) -> bool:
+        """Whether the role's endpoint is left alone since it failed."""
+        settings = self.settings.role(role)
+        endpoint = self._endpoints.get(settings.base_url) if settings is not None else None
+        return endpoint is not None and endpoint.breaker.is_open
+
     def deadline_in(self, seconds: float) -> float:
         """The moment ``seconds`` from now, for :meth:`complete`."""
         return self._monotonic() + seconds

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 
 class LlmError(Exception):
-    """A call that gave no usable answer. ``kind`` is a stable slug for metrics and reports."""
+    """A call that gave no usable answer. ``kind`` is a stable slug for metrics and reports.
+
+    ``retryable``: the same call may be tried again at once. ``may_pass``: another time it may succeed.
+    """
 
     kind = "error"
     retryable = False
+    may_pass = True
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -46,6 +50,7 @@ class RejectedError(LlmError):
     """Another HTTP 4xx: trying again the same way cannot help. ``status`` is the HTTP status."""
 
     kind = "rejected"
+    may_pass = False
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)

@@ -29,6 +29,19 @@ class Question:
         return enclose(f"{describe(facts.trace)}\n{self.context.text}")
 
 
+@dataclass(frozen=True, slots=True)
+class Consultation:
+    """What a panel said. ``may_pass``: who did not answer may do so another time."""
+
+    hypotheses: list[Hypothesis]
+    may_pass: bool
+
+    @property
+    def answered(self) -> int:
+        """How many analysts answered."""
+        return sum(h.answered for h in self.hypotheses)
+
+
 def decoupled(agent_context: SharedContext, step_context: SharedContext) -> list[Question]:
     """Agent and step as decisions of their own, each with its own context (I5)."""
     return [Question(AGENT, "decide_agent", agent_context), Question(STEP, "decide_step", step_context)]
@@ -86,8 +99,11 @@ def _merge(analyst: str, answers: list[Answer]) -> Hypothesis:
 
 async def _hypothesis(
     line: Line, analyst: str, questions: list[tuple[Question, Envelope]], facts: TraceFacts
-) -> Hypothesis:
-    """The analyst's hypothesis; marked unanswered, with the reason, when any of its decisions is missing."""
+) -> tuple[Hypothesis, bool]:
+    """The analyst's hypothesis; marked unanswered, with the reason, when any of its decisions is missing.
+
+    The second value says of an unanswered one whether that may pass.
+    """
     results = await asyncio.gather(
         *(_answer(line, analyst, question, envelope, facts) for question, envelope in questions),
         return_exceptions=True,
@@ -97,17 +113,22 @@ async def _hypothesis(
         if isinstance(result, Answer):
             answers.append(result)
         elif isinstance(result, UnusableAnswerError):
-            return Hypothesis(analyst=analyst, answered=False, error=f"unusable answer: {result}"[:300])
+            return _silent(analyst, f"unusable answer: {result}"), False
         elif isinstance(result, LlmError):
-            return Hypothesis(analyst=analyst, answered=False, error=f"{result.kind}: {result}"[:300])
+            return _silent(analyst, f"{result.kind}: {result}"), result.may_pass
         else:
             raise result
-    return _merge(analyst, answers)
+    return _merge(analyst, answers), False
+
+
+def _silent(analyst: str, why: str) -> Hypothesis:
+    return Hypothesis(analyst=analyst, answered=False, error=why[:300])
 
 
 async def consult(
     line: Line, panel: tuple[str, ...], questions: list[Question], facts: TraceFacts
-) -> list[Hypothesis]:
+) -> Consultation:
     """All hypotheses in the panel's order; analysts answer at the same time and see nothing of each other."""
     asked = [(question, question.envelope(facts)) for question in questions]
-    return list(await asyncio.gather(*(_hypothesis(line, analyst, asked, facts) for analyst in panel)))
+    results = await asyncio.gather(*(_hypothesis(line, analyst, asked, facts) for analyst in panel))
+    return Consultation([hypothesis for hypothesis, _ in results], any(may_pass for _, may_pass in results))

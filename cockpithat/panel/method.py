@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpithat.analysis.examination import Examination
@@ -21,8 +21,8 @@ from cockpithat.contract.ids import report_id
 from cockpithat.contract.reports import Candidate, Evidence, Hypothesis, Report
 from cockpithat.contract.trace import Trace
 from cockpithat.graph.builder import build_graph
-from cockpithat.llm import ChatClient, Ledger, LlmError, Message, Role, Schema
-from cockpithat.panel.analysts import Question, consult, decoupled, joint
+from cockpithat.llm import CallRecord, ChatClient, Ledger, LlmError, Message, Role, Schema
+from cockpithat.panel.analysts import Consultation, Question, consult, decoupled, joint
 from cockpithat.panel.answers import UnusableAnswerError
 from cockpithat.panel.asking import Line, ask
 from cockpithat.panel.envelope import enclose
@@ -30,6 +30,7 @@ from cockpithat.panel.ladder import RUNGS
 from cockpithat.panel.linking import graph_by_prompt, refine_links
 from cockpithat.panel.personas import PERSONAS, SOLE_ANALYST, draw
 from cockpithat.panel.prompts import prompt, versions
+from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Shortfall
 from cockpithat.panel.resolution import defend, resolver
 from cockpithat.panel.review import panel_reasons, with_reasons
 from cockpithat.panel.settings import PanelSettings
@@ -64,7 +65,8 @@ class PanelAttribution:
 
     Whatever the endpoint does, :meth:`attribute` gives a report: the panel's, or the local analysts' marked
     ``degraded`` when fewer than the quorum answered. It has the same id either way, so that the panel's
-    verdict can follow as a revision. Only cancelling ends it without one.
+    verdict can follow as a revision: a stream uses :meth:`preliminary`, :meth:`verdict` and :meth:`degraded`.
+    Only cancelling ends it without one.
     """
 
     name = METHOD
@@ -81,6 +83,7 @@ class PanelAttribution:
         self.panel: PanelSettings = settings.panel
         self.rung = RUNGS[self.panel.rung]
         self.local = LocalAttribution(settings)
+        self.observe: Callable[[CallRecord], None] | None = None
         self._client = client
         self._owns_client = client is None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,28 +131,53 @@ class PanelAttribution:
 
     async def attribute(self, trace: Trace) -> Report:
         """The report of one trace; see the class for what it is when the panel cannot answer."""
+        try:
+            return await self.verdict(trace)
+        except NoVerdictError as error:
+            log.warning("the panel could not answer; the local report goes out: %s", error)
+            return await asyncio.to_thread(self.degraded, trace, error.shortfall)
+
+    async def verdict(self, trace: Trace, *, ledger: Ledger | None = None) -> Report:
+        """The panel's report; for a trace without steps the local one. Raises :class:`NoVerdictError`.
+
+        ``ledger`` books the calls; one that holds earlier tries of the same trace adds them to the report.
+        """
         started = time.monotonic()
-        ledger = Ledger()
+        ledger = Ledger() if ledger is None else ledger
         client = self._client_here()
         line = Line(client, ledger, client.deadline_in(self.panel.seconds))
         if not trace.steps:
-            return self._relabel(await asyncio.to_thread(self.local.judge, trace), None, ledger, started, ())
-        case = await asyncio.to_thread(self._prepare, trace)
-        hypotheses, salience = await self._hypotheses(line, case)
-        answered = sum(h.answered for h in hypotheses)
-        if answered < min(self.panel.quorum, len(hypotheses)):
-            reason = _why(hypotheses)
-            log.warning("the panel could not answer; the local report goes out: %s", reason)
             local = await asyncio.to_thread(self.local.judge, trace)
-            return self._relabel(local, reason, ledger, started, hypotheses)
+            return self._as_own(local, None, Shortfall("", seconds=_since(started)))
+        case = await asyncio.to_thread(self._prepare, trace)
+        consultation, salience = await self._hypotheses(line, case)
+        hypotheses = consultation.hypotheses
+        if consultation.answered < min(self.panel.quorum, len(hypotheses)):
+            silent = tuple(h for h in hypotheses if not h.answered)
+            shortfall = Shortfall(_why(hypotheses), silent, ledger.tokens, ledger.cost, _since(started))
+            raise NoVerdictError(shortfall, may_pass=consultation.may_pass)
         decision = await self._decide(line, case, hypotheses, salience)
         return self._report(case, decision, ledger, started)
+
+    def preliminary(self, trace: Trace) -> Report:
+        """The local report under this method's id, marked: the panel's verdict follows."""
+        return self._as_own(self.local.judge(trace), PRELIMINARY, Shortfall(PRELIMINARY))
+
+    def degraded(self, trace: Trace, shortfall: Shortfall) -> Report:
+        """The local report under this method's id, marked with why the panel has no verdict."""
+        report = self._as_own(self.local.judge(trace), shortfall.reason, shortfall)
+        return with_reasons(report, [f"degraded: {shortfall.reason}"])
+
+    def circuits(self) -> dict[Role, bool]:
+        """Whether each configured role's endpoint is left alone after failures."""
+        roles = [role for role in Role if self.panel.llm.role(role) is not None]
+        return {role: self._client is not None and self._client.circuit_open(role) for role in roles}
 
     def _client_here(self) -> ChatClient:
         """The client of the running event loop: connections cannot move to another one."""
         loop = asyncio.get_running_loop()
         if self._client is None or (self._owns_client and self._loop is not loop):
-            self._client, self._loop = ChatClient(self.panel.llm), loop
+            self._client, self._loop = ChatClient(self.panel.llm, observe=self.observe), loop
         return self._client
 
     def _prepare(self, trace: Trace) -> _Case:
@@ -162,7 +190,7 @@ class PanelAttribution:
             tuple(StepText(step) for step in trace.steps),
         )
 
-    async def _hypotheses(self, line: Line, case: _Case) -> tuple[list[Hypothesis], dict[int, Salience]]:
+    async def _hypotheses(self, line: Line, case: _Case) -> tuple[Consultation, dict[int, Salience]]:
         trace, flags = await asyncio.gather(self._linked(line, case), self._salience(line, case))
         salience = {flag.step: flag for flag in flags}
         questions = await asyncio.to_thread(self._questions, trace, case, salience)
@@ -259,33 +287,31 @@ class PanelAttribution:
             extra_causes=omissions(case.examination, decision),
             tokens=ledger.tokens,
             cost=ledger.cost,
-            seconds=round(time.monotonic() - started, 6),
+            seconds=_since(started),
             degraded=degraded,
         )
+        report = report.model_copy(update={"decided_by": "panel"})
         return with_reasons(report, panel_reasons(decision))
 
-    def _relabel(
-        self,
-        local: Report,
-        degraded: str | None,
-        ledger: Ledger,
-        started: float,
-        hypotheses: Sequence[Hypothesis],
-    ) -> Report:
-        """The local report under this method's id, marked, with what the panel's attempt cost."""
-        report = local.model_copy(
+    def _as_own(self, local: Report, degraded: str | None, spent: Shortfall) -> Report:
+        """The local report under this method's id, marked, with what the panel's attempts cost."""
+        return local.model_copy(
             update={
                 "report_id": report_id(local.trace_id, METHOD, ANALYSTS, self.provenance.config_digest),
                 "analysts": ANALYSTS,
                 "degraded": degraded,
-                "tokens": ledger.tokens,
-                "cost": ledger.cost,
-                "seconds": round(time.monotonic() - started, 6),
+                "decided_by": "local",
+                "tokens": spent.tokens,
+                "cost": spent.cost,
+                "seconds": spent.seconds or local.seconds,
                 "provenance": self.provenance,
-                "hypotheses": (*local.hypotheses, *(h for h in hypotheses if not h.answered)),
+                "hypotheses": (*local.hypotheses, *spent.hypotheses),
             }
         )
-        return with_reasons(report, [f"degraded: {degraded}"] if degraded else [])
+
+
+def _since(started: float) -> float:
+    return round(time.monotonic() - started, 6)
 
 
 def _why(hypotheses: Sequence[Hypothesis]) -> str:
