@@ -13,6 +13,7 @@ import click
 from cockpithat import __version__
 
 if TYPE_CHECKING:
+    from cockpithat.attribution import AttributionSettings
     from stream.dlq import Selection
     from stream.settings import Settings
 
@@ -210,6 +211,24 @@ def demo(timeout: float) -> None:
     from stream.demo import run_demo
 
     raise SystemExit(run_demo(timeout_s=timeout, tell=tell))
+
+
+@cli.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def bench(arguments: tuple[str, ...]) -> None:
+    """Score methods on labelled runs; compare, tabulate, calibrate. See `cockpithat bench --help`."""
+    from cockpithat.bench.command import bench as bench_group
+
+    def attribution(config: Path | None) -> AttributionSettings:
+        return _settings(config, None).attribution
+
+    code = bench_group.main(
+        list(arguments), prog_name="cockpithat bench", standalone_mode=False, obj=attribution
+    )
+    if code:
+        raise SystemExit(code)
 
 
 @cli.group()

@@ -1,4 +1,4 @@
-"""The labelled data sets: where their traces and labels lie, from which number they count, how they name agents.
+"""The labelled data sets: where traces and labels lie, index base, name rules.
 
 Traces are read by the importers, which never touch a label; labels are read apart and joined by the
 run's identity. A loader says in words which rules it applied, and the log keeps them.
@@ -113,7 +113,7 @@ def _natural(path: Path) -> tuple[str, int, str]:
 
 
 def first_records(path: Path, limit: int = 3) -> Iterator[object]:
-    """First records of up to ``limit`` files at a path, for telling kinds apart; unreadable ones are skipped."""
+    """First records of up to ``limit`` files at a path, to tell kinds apart; skips what cannot be read."""
     from cockpithat.formats import FormatError
     from cockpithat.formats.reading import read_document
 

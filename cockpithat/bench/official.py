@@ -55,9 +55,7 @@ def read_answer(text: str) -> Prediction | None:
 def read_predictions(text: str) -> dict[str, Prediction]:
     """All predictions in a log of the script's form, by file name."""
     return {
-        name: prediction
-        for name, answer in _blocks(text)
-        if (prediction := read_answer(answer)) is not None
+        name: prediction for name, answer in _blocks(text) if (prediction := read_answer(answer)) is not None
     }
 
 
@@ -80,10 +78,10 @@ def accuracy(predictions: Mapping[str, Prediction], gold: Mapping[str, tuple[str
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """File name and answer of each block, as ``Prediction for ([^:]+\\.json):(.*?)(?=Prediction for|\\Z)`` finds.
+    """Name and answer of each block, as ``Prediction for ([^:]+\\.json):(.*?)(?=Prediction for|\\Z)`` finds.
 
-    A scan instead of that pattern, because the pattern takes quadratic time on a log without colons. As there,
-    a name reaches to the next colon, over lines and further marks if need be.
+    A scan instead of that pattern, which takes quadratic time on a log without colons. As there, a name
+    reaches to the next colon, over lines and further marks if need be.
     """
     place, colon = 0, -1
     while (mark := text.find(_MARK + " ", place)) >= 0:

@@ -48,6 +48,7 @@ class Chance(_Record):
 
     agent: float = Field(ge=0, le=1)
     step: float = Field(ge=0, le=1)
+    joint: float = Field(ge=0, le=1)
     official_agent: float = Field(ge=0, le=1)
     official_step: float = Field(ge=0, le=1)
 
@@ -94,12 +95,15 @@ def chance(trace: Trace, target: Target) -> Chance:
     """Exact expectation of a uniform guess; the official one goes through the script's parse rules."""
     speakers = {agent_key(step.agent): step.agent for step in trace.steps}
     if not speakers:
-        return Chance(agent=0, step=0, official_agent=0, official_step=0)
+        return Chance(agent=0, step=0, joint=0, official_agent=0, official_step=0)
     read = [read_answer(answer_text(name, 0)) for name in speakers.values()]
     n = len(trace.steps)
+    agent = (agent_key(target.agent) in speakers) / len(speakers)
+    step = (0 <= target.step < n) / n
     return Chance(
-        agent=(agent_key(target.agent) in speakers) / len(speakers),
-        step=(0 <= target.step < n) / n,
+        agent=agent,
+        step=step,
+        joint=agent * step,
         official_agent=sum(agent_right(r, target.agent_text) for r in read) / len(speakers),
         official_step=sum(target.step_text in str(i) for i in range(n)) / n,
     )

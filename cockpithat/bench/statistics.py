@@ -59,10 +59,7 @@ def beta_binomial_interval(n: int, a: float, b: float, level: float = 0.95) -> t
     if b <= 0:
         return n, n
     return _central(
-        [
-            math.exp(_log_choose(n, i) + log_beta(i + a, n - i + b) - log_beta(a, b))
-            for i in range(n + 1)
-        ],
+        [math.exp(_log_choose(n, i) + log_beta(i + a, n - i + b) - log_beta(a, b)) for i in range(n + 1)],
         level,
     )
 

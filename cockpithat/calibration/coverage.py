@@ -20,7 +20,7 @@ class Coverage(BaseModel):
     """How many of ``n`` unseen runs had the decisive step in their set.
 
     ``expected`` is the binomial 95% interval of hits if the true coverage were exactly the level.
-    ``expected_split`` also allows for the chance of the calibration part itself, which is what split conformal
+    ``expected_split`` also allows for the chance of the calibration part itself: what split conformal
     promises for one split (beta-binomial). ``interval`` is the exact interval of the observed share.
     """
 

@@ -20,9 +20,9 @@ class CalibrationError(Exception):
 
 
 class Calibration(BaseModel):
-    """``scores`` holds, for each shape, the sorted scores of the runs it was made on (``inf`` is written null).
+    """``scores`` holds, for each shape, the sorted scores of the labelled runs (``inf`` is written null).
 
-    A calibration belongs to one method in one configuration: another prompt, model or rule set ranks otherwise.
+    A calibration belongs to one method in one configuration: another prompt or model ranks otherwise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,7 +47,9 @@ class Calibration(BaseModel):
         """The score up to which steps belong to a set."""
         return threshold([math.inf if s is None else s for s in self.scores[shape]], coverage)
 
-    def steps(self, ranking: tuple[int, ...], trace_id: str, shape: Shape, coverage: float) -> tuple[int, ...]:
+    def steps(
+        self, ranking: tuple[int, ...], trace_id: str, shape: Shape, coverage: float
+    ) -> tuple[int, ...]:
         """The set of a trace, the most suspect step first."""
         limit = self.threshold(shape, coverage)
         return steps_within(order_of(ranking, shape), limit, trace_id, self.scale)

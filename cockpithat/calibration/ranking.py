@@ -10,9 +10,9 @@ from cockpithat.contract.reports import Report
 def ranking_of(report: Report, steps: int) -> tuple[int, ...]:
     """All step indices of a trace of ``steps`` steps, the most suspect first.
 
-    The verdict's step, then the report's candidates, then its other root causes and hypotheses; what no part of
-    the report names follows by its distance to what is named, the earlier of equals first, for a cause comes
-    before its effect.
+    The verdict's step, then the report's candidates, then its other root causes and hypotheses. What no part
+    of the report names follows by its distance to what is named, the earlier of equals first, for a cause
+    comes before its effect.
     """
     named: dict[int, None] = {}
     guesses: list[int | None] = [report.step]

@@ -35,7 +35,7 @@ def recognises(path: Path) -> bool:
 
 
 def load_agentrx(source: Source) -> Dataset:
-    """The runs that have a label. Groups are the names of the run files, or of their folder if they are many."""
+    """The runs that have a label. A group is a file of runs, or a folder of such files."""
     runs, label_file = _parts(source.path, source.labels)
     if label_file is None:
         raise BenchError(f"{source.path}: no AgentRx labels beside the runs; name their file with --labels")
@@ -97,9 +97,7 @@ def _parts(path: Path, labels: Path | None) -> tuple[list[Path], Path | None]:
     if labels is not None:
         return runs, labels
     beside = [f.with_name(f.name.replace("trajectories", "ground_truth")) for f in runs]
-    named = [
-        (run, file) for run, file in zip(runs, beside, strict=True) if file != run and file.is_file()
-    ]
+    named = [(run, file) for run, file in zip(runs, beside, strict=True) if file != run and file.is_file()]
     if len(named) == 1:
         return [named[0][0]], named[0][1]
     if len(named) > 1:
@@ -112,7 +110,9 @@ def _is_labels(file: Path) -> bool:
         record = next(read_document(file).records(), None)
     except FormatError:
         return False
-    return record is not None and isinstance(record[1], dict) and {"failures", "root_cause"} <= record[1].keys()
+    return (
+        record is not None and isinstance(record[1], dict) and {"failures", "root_cause"} <= record[1].keys()
+    )
 
 
 KIND = Kind("agentrx", "runs with an AgentRx label file (tau, Magentic-One)", recognises, load_agentrx)

@@ -41,7 +41,7 @@ def load_cockpitbench(source: Source) -> Dataset:
         file = source.path / TRACES_FOLDER / f"{label.session_id}.jsonl"
         (trace, *more) = load(file, "cockpit", ReadOptions(warn=source.warn))
         if more or trace.session_id != label.session_id:
-            raise BenchError(f"{file}: holds another session than its name says; simulate the benchmark again")
+            raise BenchError(f"{file}: holds another session than its name says; simulate anew")
         files.append(file)
         samples.append(
             Sample(
