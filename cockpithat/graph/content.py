@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from cockpithat.graph.entities import says_something as _says_something
 
 _LEAVES: Final = 400
 _DEPTH: Final = 12
+_ONLY_WORDS: Final = re.compile(r"[a-z ]*+")  # what holds no entity whatever the words are
 _LARGEST: Final = 10**15  # beyond it a number has no exact float; NaN and infinities are not below it
 
 
@@ -45,7 +47,12 @@ def read_value(value: Any, into: dict[str, Mention], limit: int, max_chars: int)
             break
         if isinstance(leaf, str):
             budget -= len(leaf)
-            if len(leaf) <= MAX_ENTITY_CHARS:
+            if _ONLY_WORDS.fullmatch(leaf) and len(leaf) <= MAX_ENTITY_CHARS:
+                # Most values are such words ("dark", "country road"): spare them the patterns.
+                work += 1
+                if " " in leaf and _says_something(leaf):
+                    into.setdefault(normal(leaf), Mention(leaf, PLAIN))
+            elif len(leaf) <= MAX_ENTITY_CHARS:
                 if _says_something(leaf):
                     into.setdefault(normal(leaf), Mention(leaf, PLAIN))
                 work += extract(leaf, into, limit)

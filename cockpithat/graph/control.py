@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 _V = TypeVar("_V")
@@ -35,16 +36,20 @@ class Call(NamedTuple):
     what: str
 
 
+# A fleet has a few dozen names of agents; each is looked at several times a step.
+@lru_cache(maxsize=4_096)
 def agent_key(name: str) -> str:
     """Names are compared without case, because logs write ``Websurfer`` beside ``WebSurfer``."""
     return name.strip().casefold()
 
 
+@lru_cache(maxsize=4_096)
 def is_user(agent: str) -> bool:
     """Whether the name is one that logs give to the person."""
     return agent_key(agent) in USERS
 
 
+@lru_cache(maxsize=4_096)
 def is_terminal(agent: str) -> bool:
     """Whether the agent only runs what others wrote, such as ``Computer_terminal``."""
     key = agent_key(agent)

@@ -61,6 +61,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+_QUOTE_MARK = re.compile(r"""["“„«「《`']""")  # what any match of the next needs; most texts have none
 _QUOTED = re.compile(
     r'"(?P<a>[^"\n]*+)"(?P<key>[ \t]{0,4}:)?'
     r"|“(?P<b>[^“”\n]{2,80}+)”|„(?P<c>[^„“”\n]{2,80}+)[“”]|«(?P<d>[^«»\n]{2,80}+)»"
@@ -79,10 +80,13 @@ _HAN_SPLIT = re.compile(
     "|如果|因为|所以|[的了在到去往从至是和与或请把将被给向对你我他她它们吗呢吧啊呀很就都也还要想有没不能会可以这那个为让使用并再先后]"
 )
 
-_GERMAN = re.compile(
-    r"\b(?:der|die|das|den|dem|und|ist|nicht|ich|bitte|auf|mit|für|ein|eine|einen|zum|zur|im|wird|noch|nach|wir|sie)\b"
-)
-_ENGLISH = re.compile(r"\b(?:the|and|is|of|to|please|you|for|with|that|this|a|we|it|are|your)\b")
+_WORDS = re.compile(r"\w+")
+_GERMAN_TEXT: Final = """
+der die das den dem und ist nicht ich bitte auf mit für ein eine einen zum zur im wird noch nach wir sie
+"""
+_GERMAN: Final = frozenset(_GERMAN_TEXT.split())
+_ENGLISH_TEXT: Final = "the and is of to please you for with that this a we it are your"
+_ENGLISH: Final = frozenset(_ENGLISH_TEXT.split())
 _PLACE_BEFORE = re.compile(r"(?:\bnach|\bbei|\bvon|\bbis|\bvia|\büber)\s$")
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -144,9 +148,9 @@ def clip(text: str, limit: int) -> str:
 @lru_cache(maxsize=4)
 def is_german(text: str) -> bool:
     """Whether nouns of this text are capitalised as German does, judged on its first 1,000 characters."""
-    sample = text[:1000].casefold()
-    german = sum(1 for _ in _GERMAN.finditer(sample))
-    return german >= 2 and german > sum(1 for _ in _ENGLISH.finditer(sample))
+    words = _WORDS.findall(text[:1000].casefold())
+    german = sum(word in _GERMAN for word in words)
+    return german >= 2 and german > sum(word in _ENGLISH for word in words)
 
 
 def number_key(text: str) -> str | None:
@@ -161,12 +165,13 @@ def number_key(text: str) -> str | None:
     body, unit = match["body"], match["unit"].strip().replace(" ", "").casefold()
     unit = _UNIT_NAMES.get(unit, unit) or _UNIT_NAMES.get(match["sign"], match["sign"])
     body = _plain_digits(body)
-    if not unit and sum(c.isdigit() for c in body) < 3 and not set(":/.") & set(body):
+    if not unit and _SEPARATORS.isdisjoint(body) and sum(map(str.isdigit, body)) < 3:
         return None
     return f"#{body} {unit}".rstrip()
 
 
 _NUMBER = re.compile(r"(?P<sign>[$€£¥]?)(?P<body>\d(?:[\d.,:/-]{0,24}\d)?)(?P<unit>.{0,16})", re.DOTALL)
+_SEPARATORS: Final = frozenset(":/.")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
 _GROUPED_BY_POINTS = re.compile(r"\d{1,3}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})$")
 _DECIMAL_COMMA = re.compile(r"\d+,\d+$")
@@ -193,7 +198,7 @@ def extract(text: str, into: dict[str, Mention], limit: int) -> int:
     """
     work = 0
     fields: set[str] = set()
-    for match in _QUOTED.finditer(text):
+    for match in _QUOTED.finditer(text) if _QUOTE_MARK.search(text) else ():
         work += 1
         body = match[match.lastgroup or "a"] if match["key"] is None else match["a"]
         if match["key"] is not None:  # a JSON key names a field, not a thing

@@ -106,7 +106,9 @@ def proposals(text: str, *, is_plan: bool) -> list[str]:
     """
     text = text[:SCANNED_CHARS]
     found: dict[str, None] = {}
-    listed = [match["item"].strip() for match in _LISTED.finditer(text)]
+    # A text of one line has at most one item, at its head: no need to look at every place for it.
+    lists = _LISTED.finditer(text) if "\n" in text else filter(None, (_LISTED.match(text),))
+    listed = [match["item"].strip() for match in lists]
     if listed and (is_plan or _CUE.search(text)):
         found.update(dict.fromkeys(listed))
     found.update((m["item"].strip(), None) for m in _COMMITMENT.finditer(text))

@@ -1,0 +1,1 @@
+"""Benchmarks of the stream on a real Apache Kafka: one module a question."""
