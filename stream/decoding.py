@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from cockpithat.contract.deadletter import DeadLetterReason
+from cockpithat.formats.reading import MAX_DEPTH, is_deeper
 from stream.logs import validation_detail
 
 T = TypeVar("T")
+
+TRACE_DEPTH = MAX_DEPTH + 10
+"""Levels of nesting of a trace, which wraps its events: what was taken as an event fits into a trace."""
 
 
 class UndecodableError(Exception):
@@ -22,11 +27,16 @@ class UndecodableError(Exception):
 
 
 class Decoder(Generic[T]):
-    """Decodes the values of one topic. Numbers, nesting and size are bounded; nothing is guessed."""
+    """Decodes the values of one topic. Numbers, nesting and size are bounded; nothing is guessed.
 
-    def __init__(self, adapter: TypeAdapter[T], *, max_bytes: int) -> None:
-        self._validate = adapter.validator.validate_json
+    JSON is read strictly, as from files: NaN, infinities, numbers beyond a double and lone surrogates
+    are refused, and integers beyond 64 bits become floats, so that no reader behind this one meets them.
+    """
+
+    def __init__(self, adapter: TypeAdapter[T], *, max_bytes: int, max_depth: int = MAX_DEPTH) -> None:
+        self._validate = adapter.validator.validate_python
         self._max_bytes = max_bytes
+        self._max_depth = max_depth
 
     def decode(self, value: bytes | None) -> T:
         """The record in ``value``. Raises :class:`UndecodableError`."""
@@ -37,26 +47,39 @@ class Decoder(Generic[T]):
                 DeadLetterReason.TOO_LARGE, f"{len(value)} bytes; the limit is {self._max_bytes}"
             )
         try:
-            decoded: T = self._validate(value)
+            parsed = orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            raise _not_json(error, value) from None
+        # Counting brackets costs nothing beside parsing, and without enough of them nothing is deep.
+        if value.count(b"[") + value.count(b"{") > self._max_depth and is_deeper(parsed, self._max_depth):
+            raise _too_deep(self._max_depth)
+        try:
+            decoded: T = self._validate(parsed)
         except ValidationError as error:
-            raise _explain(error, value) from None
+            raise _mismatch(error) from None
         return decoded
 
 
-def _explain(error: ValidationError, value: bytes) -> UndecodableError:
-    first: Any = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        try:
-            value.decode("utf-8")
-        except UnicodeDecodeError as wrong:
-            return UndecodableError(
-                DeadLetterReason.BAD_ENCODING, f"byte {wrong.start} is not UTF-8; write JSON as UTF-8"
-            )
-        why = str(first.get("ctx", {}).get("error", ""))
-        if "recursion" in why:
-            return UndecodableError(DeadLetterReason.TOO_DEEP, "nested too deeply")
-        # The parser's message names places and kinds of tokens, never the text.
-        return UndecodableError(DeadLetterReason.NOT_JSON, f"not JSON: {why[:200]}")
+def _not_json(error: orjson.JSONDecodeError, value: bytes) -> UndecodableError:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        return UndecodableError(
+            DeadLetterReason.BAD_ENCODING, f"byte {wrong.start} is not UTF-8; write JSON as UTF-8"
+        )
+    if "depth limit" in error.msg:
+        return _too_deep(1024)
+    # The parser's message names places and kinds of tokens, never the text.
+    return UndecodableError(
+        DeadLetterReason.NOT_JSON, f"not JSON: {error.msg[:200]} at line {error.lineno}, column {error.colno}"
+    )
+
+
+def _too_deep(levels: int) -> UndecodableError:
+    return UndecodableError(DeadLetterReason.TOO_DEEP, f"nested more than {levels} levels deep; flatten it")
+
+
+def _mismatch(error: ValidationError) -> UndecodableError:
     if any("unknown_version" in str(item["msg"]) for item in error.errors(include_url=False)):
         return UndecodableError(
             DeadLetterReason.UNKNOWN_VERSION, "schema_version has another major version than this product"

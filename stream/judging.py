@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from multiprocessing import parent_process
 from multiprocessing.connection import wait as wait_for_connection
 
@@ -24,11 +25,31 @@ from cockpithat.attribution import (
 )
 from cockpithat.contract.base import Asil, Category, WireModel
 from cockpithat.contract.deadletter import DeadLetterReason
-from cockpithat.contract.reports import Report
+from cockpithat.contract.ids import derived_id
+from cockpithat.contract.reports import Report, ReviewRequest
 from cockpithat.contract.trace import Trace
-from stream.decoding import Decoder, UndecodableError
+from cockpithat.methods import registry
+from cockpithat.panel.refining import Refiner, Shortfall
+from stream.decoding import TRACE_DEPTH, Decoder, UndecodableError
 
 REPORT, ALERT, REVIEW, SUSPICION, SUMMARY = "reports", "alerts", "reviews", "suspicions", "sessions"
+
+
+class Stage(StrEnum):
+    """Which word on a session a revision is."""
+
+    ONLY = "only"  # local analysts, and nothing follows
+    FIRST = "first"  # local analysts; the panel's verdict follows
+    LAST = "last"  # the panel's verdict, or why there is none
+
+    def revision(self, trace_revision: int) -> int:
+        """Number of the revision: one a trace's revision, or two where a panel follows.
+
+        It depends on nothing but the trace, so a worker that starts anew numbers as the one before.
+        """
+        if self is Stage.ONLY:
+            return trace_revision
+        return 2 * trace_revision - (self is Stage.FIRST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,7 @@ class Facts:
     clock_suspect: bool = False
     withheld: bool = False
     suspicion: Asil | None = None
+    stage: Stage = Stage.ONLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +86,108 @@ class Judged:
     facts: Facts | None = None
     refused: tuple[DeadLetterReason, str] | None = None
 
+    @property
+    def panel_follows(self) -> bool:
+        """Whether the panel's verdict on this session is still to come."""
+        return self.facts is not None and self.facts.stage is Stage.FIRST
+
+    @property
+    def asks_for_review(self) -> bool:
+        """Whether a person is asked to look."""
+        return any(made.topic == REVIEW for made in self.made)
+
+
+def refiner(settings: AttributionSettings, method: str, analysts: str) -> Refiner | None:
+    """The method whose verdict follows the local one; ``None`` where the local analysts are all there is.
+
+    Raises ``ValueError`` for a method that a worker cannot run.
+    """
+    if (method, analysts) == (LocalAttribution.name, LocalAttribution.analysts):
+        return None
+    found = registry.create(method, analysts, settings)
+    if not isinstance(found, Refiner):
+        raise ValueError(
+            f"method {method!r} with analysts {analysts!r} does not run in a worker, which needs a local report "
+            "first; choose cockpithat (local) or cockpithat (llm)"
+        )
+    return found
+
+
+class Issuer:
+    """From a report to the records that go out with it."""
+
+    def __init__(self, settings: AttributionSettings, *, page_max_age_ms: int) -> None:
+        self._settings = settings
+        self._page_max_age_ms = page_max_age_ms
+
+    def issue(
+        self, trace: Trace, report: Report, now_ms: int, stage: Stage, *, reviewed: bool = False
+    ) -> Judged:
+        """Report, alert, review request and summary, each in the stage's revision.
+
+        ``now_ms`` decides whether the session is too old to page; ``reviewed``: the revision before asked for
+        a review, which is withdrawn when this one needs none.
+        """
+        report = report.model_copy(update={"revision": stage.revision(trace.revision)})
+        made = [_made(REPORT, report.report_id, report)]
+        alert = alert_for(report, self._settings)
+        # A backfill or a redrive must not wake anyone. A clock that is wrong says nothing about age.
+        is_old = not trace.clock_suspect and now_ms - trace.ended_ts > self._page_max_age_ms
+        if alert is not None and not is_old:
+            made.append(_made(ALERT, alert.alert_id, alert))
+        review = review_for(report) or (_withdrawn(report) if reviewed else None)
+        if review is not None:
+            made.append(_made(REVIEW, review.review_id, review))
+        summary = summary_for(trace, report).model_copy(
+            update={"revision": report.revision, "final": stage is not Stage.FIRST}
+        )
+        made.append(_made(SUMMARY, summary.summary_id, summary))
+        facts = Facts(
+            trace.trace_id,
+            method=report.method,
+            asil=report.asil,
+            category=report.category,
+            ended_ts=trace.ended_ts,
+            clock_suspect=trace.clock_suspect,
+            withheld=alert is not None and is_old,
+            stage=stage,
+        )
+        return Judged(trace.vehicle_id, tuple(made), facts)
+
+
+def _withdrawn(report: Report) -> ReviewRequest:
+    return ReviewRequest(
+        review_id=derived_id("review", report.report_id),
+        revision=report.revision,
+        report_id=report.report_id,
+        trace_id=report.trace_id,
+        vehicle_id=report.vehicle_id,
+        session_id=report.session_id,
+        asil=report.asil,
+        confidence=report.confidence,
+        reasons=("the panel's verdict needs no review",),
+        withdrawn=True,
+    )
+
 
 class Judge:
-    """Judges traces with the local analysts."""
+    """Judges traces with the local analysts, for good or ahead of a panel."""
 
-    def __init__(self, settings: AttributionSettings, *, page_max_age_ms: int, max_bytes: int) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: AttributionSettings,
+        *,
+        page_max_age_ms: int,
+        max_bytes: int,
+        method: str = LocalAttribution.name,
+        analysts: str = LocalAttribution.analysts,
+    ) -> None:
         self._local = LocalAttribution(settings)
-        self._page_max_age_ms = page_max_age_ms
-        self._decoder: Decoder[Trace] = Decoder(TypeAdapter(Trace), max_bytes=max_bytes)
+        self._refiner = refiner(settings, method, analysts)
+        self._issuer = Issuer(settings, page_max_age_ms=page_max_age_ms)
+        self._decoder: Decoder[Trace] = Decoder(
+            TypeAdapter(Trace), max_bytes=max_bytes, max_depth=TRACE_DEPTH
+        )
 
     def judge(self, value: bytes | None, now_ms: int) -> Judged:
         """Outputs for the trace in ``value``; ``now_ms`` decides whether it is too old to page."""
@@ -80,29 +195,30 @@ class Judge:
             trace = self._decoder.decode(value)
         except UndecodableError as error:
             return Judged(refused=(error.reason, error.detail))
-        return self._failed(trace, now_ms) if trace.is_judged and trace.steps else self._passed(trace)
+        if not (trace.is_judged and trace.steps):
+            return self._passed(trace)
+        if self._refiner is None:
+            return self._issuer.issue(trace, self._local.judge(trace), now_ms, Stage.ONLY)
+        return self._issuer.issue(trace, self._refiner.preliminary(trace), now_ms, Stage.FIRST)
 
-    def _failed(self, trace: Trace, now_ms: int) -> Judged:
-        report = self._local.judge(trace).model_copy(update={"revision": trace.revision})
-        made = [_made(REPORT, report.report_id, report)]
-        alert = alert_for(report, self._settings)
-        # A backfill or a redrive must not wake anyone. A clock that is wrong says nothing about age.
-        is_old = not trace.clock_suspect and now_ms - trace.ended_ts > self._page_max_age_ms
-        if alert is not None and not is_old:
-            made.append(_made(ALERT, alert.alert_id, alert))
-        review = review_for(report)
-        if review is not None:
-            made.append(_made(REVIEW, review.review_id, review))
-        summary = summary_for(trace, report)
-        made.append(_made(SUMMARY, summary.summary_id, summary))
-        return Judged(trace.vehicle_id, tuple(made), _facts(trace, report, withheld=bool(alert) and is_old))
+    def give_up(self, value: bytes | None, now_ms: int, shortfall: Shortfall, reviewed: bool) -> Judged:
+        """Outputs for a session that gets no verdict of the panel: the local report, which says why."""
+        try:
+            trace = self._decoder.decode(value)
+        except UndecodableError as error:
+            return Judged(refused=(error.reason, error.detail))
+        if self._refiner is None:
+            raise RuntimeError("no panel is configured in this process")
+        report = self._refiner.degraded(trace, shortfall)
+        return self._issuer.issue(trace, report, now_ms, Stage.LAST, reviewed=reviewed)
 
     def _passed(self, trace: Trace) -> Judged:
         made: list[Made] = []
         suspicion = self._local.screen(trace) if trace.steps else None
         if suspicion is not None:
             made.append(_made(SUSPICION, suspicion.suspicion_id, suspicion))
-        summary = summary_for(trace, None)
+        stage = Stage.ONLY if self._refiner is None else Stage.FIRST
+        summary = summary_for(trace, None).model_copy(update={"revision": stage.revision(trace.revision)})
         made.append(_made(SUMMARY, summary.summary_id, summary))
         facts = Facts(
             trace.trace_id,
@@ -118,28 +234,20 @@ def _made(topic: str, identity: str, record: WireModel) -> Made:
     return Made(topic, identity, revision, record.model_dump_json().encode("utf-8", "surrogatepass"))
 
 
-def _facts(trace: Trace, report: Report, *, withheld: bool) -> Facts:
-    return Facts(
-        trace.trace_id,
-        method=report.method,
-        asil=report.asil,
-        category=report.category,
-        ended_ts=trace.ended_ts,
-        clock_suspect=trace.clock_suspect,
-        withheld=withheld,
-    )
-
-
 _judge: Judge | None = None
 
 
-def start_process(settings: AttributionSettings, page_max_age_ms: int, max_bytes: int) -> None:
+def start_process(
+    settings: AttributionSettings, page_max_age_ms: int, max_bytes: int, method: str, analysts: str
+) -> None:
     """Set up a process of the pool. It ends with its parent, however that ends."""
     global _judge
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
-    _judge = Judge(settings, page_max_age_ms=page_max_age_ms, max_bytes=max_bytes)
+    _judge = Judge(
+        settings, page_max_age_ms=page_max_age_ms, max_bytes=max_bytes, method=method, analysts=analysts
+    )
 
 
 def judge(value: bytes | None, now_ms: int) -> Judged:
@@ -147,6 +255,13 @@ def judge(value: bytes | None, now_ms: int) -> Judged:
     if _judge is None:
         raise RuntimeError("start_process has not run in this process")
     return _judge.judge(value, now_ms)
+
+
+def give_up(value: bytes | None, now_ms: int, shortfall: Shortfall, reviewed: bool) -> Judged:
+    """:meth:`Judge.give_up` in a process of the pool."""
+    if _judge is None:
+        raise RuntimeError("start_process has not run in this process")
+    return _judge.give_up(value, now_ms, shortfall, reviewed)
 
 
 def ready() -> bool:

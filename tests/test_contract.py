@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from cockpithat.contract import schema
-from cockpithat.contract.base import to_epoch_ms
+from cockpithat.contract.base import MAX_TIMESTAMP_MS, to_epoch_ms
 from cockpithat.contract.deadletter import DeadLetterHeaders, DeadLetterReason
 from cockpithat.contract.events import SESSION_EVENT, StepEvent
 from cockpithat.contract.ids import digest, trace_id
@@ -28,7 +28,9 @@ STEP = {
 def test_timestamps_are_read_as_epoch_ms_or_rfc3339() -> None:
     assert to_epoch_ms("1970-01-01T01:00:00+01:00") == 0
     assert to_epoch_ms("2026-01-01T00:00:00.257Z") == 1767225600257
-    for bad in (True, 1.5, "2026-01-01T00:00:00", "yesterday", -1, 10**18):
+    assert to_epoch_ms("9999-12-31T23:59:59.999Z") == MAX_TIMESTAMP_MS
+    beyond_the_calendar = ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59.999-01:00")
+    for bad in (True, 1.5, "2026-01-01T00:00:00", "yesterday", -1, 10**18, *beyond_the_calendar):
         with pytest.raises(ValueError):
             to_epoch_ms(bad)
 

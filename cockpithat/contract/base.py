@@ -100,8 +100,9 @@ def to_epoch_ms(value: Any) -> Any:
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is None:
             raise ValueError("RFC 3339 timestamp needs an offset such as Z or +01:00")
-        # Integer arithmetic: float seconds lose the last millisecond far from the epoch.
-        delta = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+        # Integer arithmetic: float seconds lose the last millisecond far from the epoch. A difference
+        # of aware times heeds their offsets without a date that the calendar may not have.
+        delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
         ms = (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
     else:
         raise ValueError("timestamp must be integer epoch milliseconds or an RFC 3339 string")

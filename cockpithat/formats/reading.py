@@ -142,7 +142,7 @@ def _parse_json(path: Path, data: bytes, line: int | None) -> Any:
 def is_deeper(value: Any, limit: int) -> bool:
     """Whether lists and objects nest in more than ``limit`` levels; needs no recursion itself."""
     level = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [
             child
             for item in level

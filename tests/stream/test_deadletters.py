@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from pydantic import TypeAdapter
@@ -10,9 +11,12 @@ from pydantic import TypeAdapter
 from cockpithat.contract.deadletter import DeadLetterHeaders, DeadLetterReason
 from cockpithat.contract.events import SESSION_EVENT
 from cockpithat.contract.trace import SourceRef, Step, Trace
+from cockpithat.formats.assembly import assemble
+from cockpithat.formats.reading import MAX_DEPTH
+from cockpithat.formats.recording import Recording
 from stream.cutting import fit
 from stream.deadletters import DeadLetterGuard, dead_letter
-from stream.decoding import Decoder, UndecodableError
+from stream.decoding import TRACE_DEPTH, Decoder, UndecodableError
 from stream.records import Record
 from tests.stream.cockpit import event
 
@@ -55,6 +59,14 @@ def test_a_dead_letter_keeps_key_value_and_headers_and_says_what_failed() -> Non
             DeadLetterReason.TOO_DEEP,
         ),
         (json.dumps({**GOOD, "schema_version": "2.0"}).encode(), DeadLetterReason.UNKNOWN_VERSION),
+        (json.dumps({**GOOD, "environment": {"speed": math.nan}}).encode(), DeadLetterReason.NOT_JSON),
+        (json.dumps({**GOOD, "environment": {"speed": -math.inf}}).encode(), DeadLetterReason.NOT_JSON),
+        (json.dumps({**GOOD, "environment": {"speed": 10**400}}).encode(), DeadLetterReason.NOT_JSON),
+        (json.dumps({**GOOD, "text": "\ud800"}).encode(), DeadLetterReason.NOT_JSON),
+        (b"\xef\xbb\xbf" + json.dumps(GOOD).encode(), DeadLetterReason.NOT_JSON),
+        (json.dumps(GOOD).encode("utf-16"), DeadLetterReason.BAD_ENCODING),
+        (json.dumps({**GOOD, "ts": "0001-01-01T00:00:00+01:00"}).encode(), DeadLetterReason.SCHEMA),
+        (json.dumps([GOOD]).encode(), DeadLetterReason.SCHEMA),
         (json.dumps({**GOOD, "seq": "one"}).encode(), DeadLetterReason.SCHEMA),
         (json.dumps({"type": "other"}).encode(), DeadLetterReason.SCHEMA),
         (json.dumps({**GOOD, "text": "x" * 20_000}).encode(), DeadLetterReason.TOO_LARGE),
@@ -65,6 +77,29 @@ def test_each_kind_of_garbage_has_its_reason(value: bytes | None, reason: DeadLe
         Decoder(SESSION_EVENT, max_bytes=15_000).decode(value)
     assert caught.value.reason == reason
     assert "x" * 20 not in caught.value.detail
+
+
+def nested(levels: int) -> bytes:
+    """A step whose value nests ``levels`` deep in all, the step itself included."""
+    lists = levels - 2
+    body = json.dumps({**GOOD, "environment": {"a": 0}})
+    return body.replace('"a": 0', '"a": ' + "[" * lists + "]" * lists).encode()
+
+
+def test_what_is_taken_as_an_event_can_be_read_back_as_a_trace() -> None:
+    event = Decoder(SESSION_EVENT, max_bytes=15_000).decode(nested(MAX_DEPTH))
+    (trace,) = assemble(Recording("events", (event,), ()))
+    written = trace.model_dump_json().encode()
+    traces = Decoder(TypeAdapter(Trace), max_bytes=15_000, max_depth=TRACE_DEPTH)
+    assert traces.decode(written).steps[0].environment == event.model_dump()["environment"]
+    with pytest.raises(UndecodableError, match=f"more than {MAX_DEPTH} levels"):
+        Decoder(SESSION_EVENT, max_bytes=15_000).decode(nested(MAX_DEPTH + 1))
+
+
+def test_numbers_beyond_64_bits_come_as_floats() -> None:
+    value = json.dumps({**GOOD, "environment": {"speed": 10**300}}).encode()
+    event = Decoder(SESSION_EVENT, max_bytes=15_000).decode(value)
+    assert event.model_dump()["environment"] == {"speed": 1e300}
 
 
 def test_a_detail_quotes_nothing_of_the_record() -> None:
