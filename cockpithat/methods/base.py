@@ -19,6 +19,7 @@ from cockpithat.contract.trace import Trace
 from cockpithat.graph import graph_of
 from cockpithat.llm import ChatClient, Ledger, Role
 from cockpithat.methods.case import FAILED, SYSTEM, Case
+from cockpithat.methods.client import ClientHolder
 from cockpithat.methods.finding import Finding, alone, report_of
 from cockpithat.methods.options import BOUNDS, MethodOptions, ModelOptions
 from cockpithat.panel.asking import Line
@@ -76,8 +77,12 @@ class LocalMethod(Generic[O_co]):
             self.settings,
             self.local.rules,
             method=self.name,
-            options=self.options.model_dump(mode="json"),
+            options=self.identity(),
         )
+
+    def identity(self) -> dict[str, Any]:
+        """What of the options can change a verdict."""
+        return self.options.model_dump(mode="json", exclude=set(BOUNDS))
 
     def find(self, examination: Examination) -> Finding:
         """The verdict on a trace with steps."""
@@ -132,8 +137,7 @@ class LlmMethod(Generic[M]):
         self.panel = panel_of(settings)
         self.options: M = read_options(self.options_type, options)  # type: ignore[assignment]
         self.local = LocalAttribution(settings)
-        self._client = client
-        self._owns_client = client is None
+        self.clients = ClientHolder(self.panel.llm, client)
         self._provenance = {shown: self._make_provenance(shown) for shown in (False, True)}
 
     @property
@@ -146,6 +150,10 @@ class LlmMethod(Generic[M]):
         """Provenance of reports made without the reference answer."""
         return self._provenance[False]
 
+    def identity(self) -> dict[str, Any]:
+        """What of the options can change a verdict; bounds of time and money are not part of it."""
+        return self.options.model_dump(mode="json", exclude=set(BOUNDS))
+
     def _make_provenance(self, shown: bool) -> Provenance:
         configured = self.panel.llm.role(self.role)
         assert configured is not None
@@ -156,7 +164,7 @@ class LlmMethod(Generic[M]):
             prompts=versions([SYSTEM, "repair", *self.prompts]),
             models={self.role.value: configured.model},
             method=self.name,
-            options=self.options.model_dump(mode="json", exclude=set(BOUNDS)),
+            options=self.identity(),
             endpoint=configured.model_dump(mode="json", include=_ROLE_IDENTITY),
             **more,
         )
@@ -168,9 +176,7 @@ class LlmMethod(Generic[M]):
 
     async def close(self) -> None:
         """Close the client's connections, if this object opened them."""
-        if self._client is not None and self._owns_client:
-            await self._client.close()
-            self._client = None
+        await self.clients.close()
 
     def _seconds(self) -> float:
         return self.options.seconds or self.panel.seconds * (_QUEUED if self.queued else 1)
@@ -182,10 +188,8 @@ class LlmMethod(Generic[M]):
         report's provenance says so, and its id is another. Never set it elsewhere.
         """
         started = time.monotonic()
-        if self._client is None:
-            self._client = ChatClient(self.panel.llm)
-        ledger = Ledger()
-        line = Line(self._client, ledger, self._client.deadline_in(self._seconds()))
+        client, ledger = self.clients.here(), Ledger()
+        line = Line(client, ledger, client.deadline_in(self._seconds()))
         provenance = self._provenance[ground_truth is not None]
         if not trace.steps:
             return self._stand_in(
@@ -199,7 +203,7 @@ class LlmMethod(Generic[M]):
             log.warning("%s; the local report goes out", reason)
             local = await asyncio.to_thread(self.local.judge, trace)
             return self._stand_in(local, reason, ledger, started, provenance)
-        return report_of(
+        report = report_of(
             case.examination,
             finding,
             method=self.name,
@@ -209,6 +213,7 @@ class LlmMethod(Generic[M]):
             ledger=ledger,
             seconds=time.monotonic() - started,
         )
+        return report.model_copy(update={"decided_by": "judge"})
 
     def _prepare(self, trace: Trace, line: Line, ground_truth: str | None) -> Case:
         trace = prepared(trace)
@@ -238,6 +243,7 @@ class LlmMethod(Generic[M]):
             ledger=ledger,
             seconds=time.monotonic() - started,
             degraded=degraded,
+            decided_by="local",
         )
 
 

@@ -11,7 +11,10 @@ from cockpithat.analysis.local import LocalAttribution
 from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
+from cockpithat.methods.agentrx.method import AgentRx, LocalAgentRx
 from cockpithat.methods.baselines import LongestStep, MostCharacters, RandomGuess
+from cockpithat.methods.cascade import Cascade, CascadeOptions
+from cockpithat.methods.chief import Chief
 from cockpithat.methods.echo import Echo, LocalEcho
 from cockpithat.methods.falat.llm_judge import Falat
 from cockpithat.methods.falat.local_judge import LocalFalat
@@ -113,5 +116,17 @@ register(LocalAttribution.name, LocalAttribution.analysts, LocalAttribution)
 register(PanelAttribution.name, PanelAttribution.analysts, PanelAttribution)
 for _baseline in (RandomGuess, LongestStep, MostCharacters):
     register(_baseline.name, _baseline.analysts, _baseline)
-for _method in (AllAtOnce, StepByStep, BinarySearch, Echo, LocalEcho, Falat, LocalFalat):
+for _method in (
+    AllAtOnce,
+    StepByStep,
+    BinarySearch,
+    Echo,
+    LocalEcho,
+    Chief,
+    AgentRx,
+    LocalAgentRx,
+    Falat,
+    LocalFalat,
+):
     register_configurable(_method.name, _method.analysts, _method, _method.options_type)
+register_configurable(Cascade.name, Cascade.analysts, Cascade, CascadeOptions)

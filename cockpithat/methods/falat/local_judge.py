@@ -10,12 +10,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cockpithat.analysis.analysts.base import Opinion
-from cockpithat.analysis.clues import Clue, quote
+from cockpithat.analysis.clues import quote
 from cockpithat.analysis.examination import Examination
 from cockpithat.analysis.support import supports_in
-from cockpithat.analysis.view import render
 from cockpithat.contract.base import Asil, Category
-from cockpithat.contract.trace import Step, TraceGraph
+from cockpithat.contract.trace import TraceGraph
 from cockpithat.graph import positional_fallback
 from cockpithat.methods.base import LocalMethod
 from cockpithat.methods.falat.search import NAME, FalatOptions, further_causes, hypothesis_of, search
@@ -23,6 +22,7 @@ from cockpithat.methods.falat.space import Hierarchy, Moment, Space, Stage, Susp
 from cockpithat.methods.falat.transitions import Transition, TransitionType
 from cockpithat.methods.falat.verdict import Challenge, Part, Tested, Tests
 from cockpithat.methods.finding import Finding, alone
+from cockpithat.methods.signs import mends, noisy_or, repeats
 from cockpithat.slicing.milestones import Milestone, milestones
 
 _AGAINST_PRIOR = frozenset(
@@ -49,17 +49,6 @@ _TOP = 0.5  # share of the best relevance from which a step is looked at though 
 T = TypeVar("T")
 
 
-def _noisy_or(clues: Sequence[Clue]) -> float:
-    """``1 - prod(1 - weight)``, one clue a kind."""
-    best: dict[str, float] = {}
-    for clue in clues:
-        best[clue.kind] = max(best.get(clue.kind, 0.0), clue.weight)
-    doubt = 1.0
-    for weight in best.values():
-        doubt *= 1.0 - min(weight, 0.99)
-    return 1.0 - doubt
-
-
 def _relevance(opinions: Sequence[Opinion], n: int) -> list[float]:
     """The local analysts' confidence-weighted ranking of steps, 0 to 1."""
     total = sum(o.hypothesis.confidence for o in opinions if o.scores) or 1.0
@@ -78,23 +67,6 @@ def _reach(graph: TraceGraph, n: int) -> list[set[int]]:
     return reach
 
 
-def _repeats(first: Step, second: Step) -> bool:
-    """Whether the second step says or calls the same again."""
-    calls = [[(c.name, render(c.arguments)) for c in step.tool_calls] for step in (first, second)]
-    if calls[0] or calls[1]:
-        return calls[0] == calls[1]
-    texts = [set(step.text.casefold().split()) for step in (first, second)]
-    union = len(texts[0] | texts[1])
-    return union >= 5 and len(texts[0] & texts[1]) / union >= 0.9
-
-
-def _mends(first: Step, second: Step) -> bool:
-    """Whether a call that failed is made again by the same agent, and works."""
-    failed = {o.name for o in first.tool_outputs if o.is_error}
-    worked = {o.name for o in second.tool_outputs if not o.is_error}
-    return first.agent == second.agent and bool(failed & worked)
-
-
 class LocalJudge:
     """One trace's judge."""
 
@@ -108,14 +80,13 @@ class LocalJudge:
         self.reach = _reach(graph, n)
         by_step = examination.clues_by_step
         weight = 1.0 if examination.view.embodied else _TEXT_ONLY
-        self.against_prior, self.against_local = (
-            [
-                weight
-                * _noisy_or([c for c in by_step.get(i, ()) if (c.category in _AGAINST_PRIOR) == wanted])
-                for i in range(n)
-            ]
-            for wanted in (True, False)
-        )
+
+        def against(prior: bool, step: int) -> float:
+            clues = [c for c in by_step.get(step, ()) if (c.category in _AGAINST_PRIOR) == prior]
+            return weight * noisy_or(clues)
+
+        self.against_prior = [against(True, step) for step in range(n)]
+        self.against_local = [against(False, step) for step in range(n)]
         self.with_prior = True
 
     async def prior(self) -> None:
@@ -162,7 +133,7 @@ class LocalJudge:
                 for target in order[place + 1 :]
                 if (kind := self._kind(source, target)) is not None
             )
-            mended = next((i for i in self.reach[source] if _mends(self.steps[source], self.steps[i])), None)
+            mended = next((i for i in self.reach[source] if mends(self.steps[source], self.steps[i])), None)
             if mended is not None:
                 found.append(Transition(source, mended, TransitionType.CORRECTION))
             if source == last or last in self.reach[source]:
@@ -176,7 +147,7 @@ class LocalJudge:
         return any(f.step == step for f in self.examination.hazards.rated)
 
     def _kind(self, source: int, target: int) -> TransitionType | None:
-        if _repeats(self.steps[source], self.steps[target]):
+        if repeats(self.steps[source], self.steps[target]):
             return TransitionType.REDUNDANT
         if target not in self.reach[source]:
             return None
