@@ -107,8 +107,8 @@ def refiner(settings: AttributionSettings, method: str, analysts: str) -> Refine
     found = registry.create(method, analysts, settings)
     if not isinstance(found, Refiner):
         raise ValueError(
-            f"method {method!r} with analysts {analysts!r} does not run in a worker, which needs a local report "
-            "first; choose cockpithat (local) or cockpithat (llm)"
+            f"method {method!r} with analysts {analysts!r} does not run in a worker, which needs a local "
+            "report first; set worker.method to cockpithat and worker.analysts to local or llm"
         )
     return found
 

@@ -46,6 +46,8 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(settings.level.upper())
+    # A line a request of the panel: the metrics count them.
+    logging.getLogger("httpx").setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(True)
 
 

@@ -24,6 +24,8 @@ from prometheus_client.exposition import choose_encoder
 from cockpithat import __version__
 from cockpithat.contract.base import CONTRACT_VERSION, Asil, Category, CloseReason
 from cockpithat.contract.deadletter import DeadLetterReason
+from cockpithat.llm import CallRecord, Role
+from cockpithat.llm.accounting import CACHED, OK
 
 PREFIX: Final = "cockpithat"
 NO_CATEGORY: Final = "none"  # label of a report that names no category
@@ -91,6 +93,11 @@ class Metrics:
         self.paused_partitions = gauge(
             "paused_partitions", "Partitions paused since the attribution pool is full."
         )
+        self.partitions_added = gauge(
+            "partitions_added",
+            "Partitions that a topic was given while this worker ran; above 0, restart all workers.",
+            "topic",
+        )
         self.rebalances = counter("rebalances", "Rebalances of the consumer group seen by this worker.")
 
         # Sessions and vehicle state
@@ -128,6 +135,11 @@ class Metrics:
         self.session_end_to_alert_seconds = histogram(
             "session_end_to_alert_seconds", "From the end of a session to its alert.", _LATENCY
         )
+        self.session_end_to_verdict_seconds = histogram(
+            "session_end_to_verdict_seconds",
+            "From the end of a session to its last revision, with analysts llm.",
+            _LATENCY,
+        )
         self.reports = counter("reports", "Reports written.", "asil", "category")
         self.alerts = counter("alerts", "Alerts written.", "asil")
         self.alerts_withheld = counter("alerts_withheld", "Alerts not written, by reason.", "reason")
@@ -136,6 +148,27 @@ class Metrics:
         self.summaries = counter("summaries", "Session summaries written: the mark that a session is done.")
         self.transactions = counter("transactions", "Output transactions: committed or aborted.", "result")
         self.delivery_failures = counter("delivery_failures", "Records that could not be delivered.")
+
+        # The LLM panel
+        self.panel_backlog = gauge("panel_backlog", "Sessions whose local report is out and panel is not.")
+        self.panels_active = gauge("panels_active", "Panels in flight.")
+        self.panels = counter(
+            "panels",
+            "Panels ended: verdict, postponed (the endpoint does not answer), given_up or cancelled.",
+            "result",
+        )
+        self.panel_seconds = histogram("panel_seconds", "Time of a panel that gave a verdict.", _LATENCY)
+        self.llm_calls = counter(
+            "llm_calls", "Tries of LLM calls: ok, cached or the kind of failure.", "role", "outcome"
+        )
+        self.llm_call_seconds = histogram(
+            "llm_call_seconds", "Time of a try, cached ones aside.", _LATENCY, "role"
+        )
+        self.llm_tokens = counter("llm_tokens", "Tokens of LLM calls: input or output.", "role", "direction")
+        self.llm_cost = counter("llm_cost", "Cost of LLM calls, in the currency of the settings.", "role")
+        self.llm_circuit_open = gauge(
+            "llm_circuit_open", "1 while an endpoint is left alone since it failed.", "role"
+        )
 
         self._start_at_zero()
 
@@ -159,6 +192,15 @@ class Metrics:
                 self.reports.labels(asil.value, category)
         for result in ("committed", "aborted"):
             self.transactions.labels(result)
+        for result in ("verdict", "postponed", "given_up", "cancelled"):
+            self.panels.labels(result)
+        for role in Role:
+            for outcome in (OK, CACHED):
+                self.llm_calls.labels(role.value, outcome)
+            for direction in ("input", "output"):
+                self.llm_tokens.labels(role.value, direction)
+            self.llm_cost.labels(role.value)
+            self.llm_circuit_open.labels(role.value)
 
     def watch_topic(self, topic: str) -> None:
         """Show ``topic``'s dead letters as zero from the start."""
@@ -168,6 +210,16 @@ class Metrics:
     def count_report(self, asil: Asil, category: Category | None) -> None:
         """One report was written."""
         self.reports.labels(asil.value, category.value if category else NO_CATEGORY).inc()
+
+    def count_call(self, record: CallRecord) -> None:
+        """One try of a call to a model is over."""
+        role = record.role.value
+        self.llm_calls.labels(role, record.outcome).inc()
+        if record.outcome != CACHED:
+            self.llm_call_seconds.labels(role).observe(record.seconds)
+        self.llm_tokens.labels(role, "input").inc(record.input_tokens)
+        self.llm_tokens.labels(role, "output").inc(record.output_tokens)
+        self.llm_cost.labels(role).inc(record.cost)
 
     def forget_partition(self, topic: str, partition: int) -> None:
         """Drop a revoked partition's series: another worker reports it now."""

@@ -276,7 +276,27 @@ class WorkerSettings(_Section):
         64, ge=1, le=100_000, description="Sessions waiting for the pool; when full, partitions are paused."
     )
     attribution_deadline_s: float = Field(
-        300.0, gt=0, description="Deadline from taking a trace to its report; then the local report goes out."
+        300.0, gt=0, description="Deadline from taking a trace to its local report; then it is put aside."
+    )
+    method: str = Field("cockpithat", min_length=1, description="Method that judges failed sessions.")
+    analysts: Literal["local", "llm"] = Field(
+        "local",
+        description="`llm`: the panel's verdict follows the local report as a revision; needs "
+        "`attribution.panel`.",
+    )
+    panel_size: int = Field(4, ge=1, le=1_024, description="Panels of `llm` analysts in flight.")
+    panel_backlog: int = Field(
+        1_000, ge=0, description="Sessions that wait for a panel; beyond it the oldest local report stands."
+    )
+    panel_backlog_bytes: int = Field(64 * _MIB, ge=0, description="Bytes of the traces that wait.")
+    panel_deadline_s: float = Field(
+        2 * 3600.0,
+        gt=0,
+        description="From a trace to its last revision, outages of the endpoint included: then the local "
+        "report stands. Offsets of traces are held this long.",
+    )
+    panel_max_tokens: int = Field(
+        150_000, ge=1, description="A session whose failed panels took more tokens is not tried again."
     )
     stop_timeout_s: float = Field(
         25.0,
@@ -357,6 +377,21 @@ class Settings(BaseSettings):
     )
     health: HealthSettings = Field(default_factory=HealthSettings, description=HealthSettings.__doc__)
     logs: LogSettings = Field(default_factory=LogSettings, description=LogSettings.__doc__)
+
+    @model_validator(mode="after")
+    def _panel_has_an_endpoint(self) -> Self:
+        if self.worker.analysts == "llm" and self.attribution.panel is None:
+            raise ValueError(
+                "worker.analysts is llm, but no endpoint is set; set attribution.panel.llm.analyst.base_url "
+                "and .model (docs/cockpithat.md), or worker.analysts to local"
+            )
+        least = int(2_000 * self.worker.panel_deadline_s)
+        if self.worker.analysts == "llm" and self.topics.input_retention_ms < least:
+            raise ValueError(
+                f"topics.input_retention_ms is {self.topics.input_retention_ms}: traces that wait for a "
+                f"panel could be deleted; set it to {least} or more, or lower worker.panel_deadline_s"
+            )
+        return self
 
     @model_validator(mode="after")
     def _kept_long_enough(self) -> Self:

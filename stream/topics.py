@@ -167,7 +167,9 @@ def least_retention_ms(settings: Settings, kind: Kind) -> int | None:
     if kind in {Kind.INPUT, Kind.OPTIONAL_INPUT}:
         return 2 * settings.longest_hold_ms
     if kind == Kind.TRACES:
-        return 2 * int(settings.worker.attribution_deadline_s * 1000)
+        worker = settings.worker
+        held_s = worker.panel_deadline_s if worker.analysts == "llm" else 0.0
+        return 2 * int(max(worker.attribution_deadline_s, held_s) * 1000)
     return None
 
 

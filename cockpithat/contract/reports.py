@@ -244,6 +244,7 @@ class ReviewRequest(WireModel):
     asil: Asil
     confidence: float
     reasons: tuple[str, ...]
+    withdrawn: bool = False  # an earlier revision asked for a look; this verdict needs none
 
 
 class Suspicion(WireModel):
@@ -272,7 +273,11 @@ class SessionStatus(StrEnum):
 
 
 class SessionSummary(WireModel):
-    """One record a session, written last, on ``cockpit.sessions.v1``: the commit mark."""
+    """One record a session and revision, written last, on ``cockpit.sessions.v1``: the commit mark.
+
+    Everything of the same revision is out when it is. ``final`` is false where a report of the local analysts
+    went first and the verdict of another method follows under the same ids as the next revision.
+    """
 
     type: Literal["session_summary"] = "session_summary"
     schema_version: SchemaVersion = CONTRACT_VERSION
@@ -294,6 +299,7 @@ class SessionSummary(WireModel):
     vehicle_state: VehicleStateCoverage = VehicleStateCoverage.NONE
     report_id: str | None = None
     asil: Asil | None = None
+    final: bool = True
     error: str | None = None
 
 

@@ -2,6 +2,9 @@
 
 Judging is computation, so it runs in processes beside the worker's: a thread would keep the interpreter's
 lock, and heartbeats with it. The offset of a trace is held until everything of its session is out.
+
+With analysts ``llm`` a failed session comes out twice under the same ids: the local report at once, which
+carries the alert of the hazard rules, and the panel's verdict as the next revision (:mod:`stream.panels`).
 """
 
 from __future__ import annotations
@@ -11,18 +14,25 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 
+from pydantic import TypeAdapter
+
 from cockpithat.contract.deadletter import DeadLetterReason
+from cockpithat.contract.reports import Report
+from cockpithat.contract.trace import Trace
+from cockpithat.panel.refining import Shortfall
 from stream import judging
 from stream.context import WorkerContext
-from stream.judging import ALERT, REPORT, REVIEW, SUMMARY, SUSPICION, Facts, Judged
+from stream.decoding import TRACE_DEPTH, Decoder
+from stream.judging import ALERT, REPORT, REVIEW, SUMMARY, SUSPICION, Facts, Issuer, Judged, Stage
 from stream.ledger import ClosedMark, Mark
+from stream.panels import PanelBounds, PanelJob, Panels
 from stream.pool import BoundedPool
 from stream.records import Output, Record
 from stream.roles.base import PartitionedRole, Unit
@@ -56,7 +66,16 @@ class Judges:
         await asyncio.get_running_loop().run_in_executor(self._running(), judging.ready)
 
     async def judge(self, job: Job, deadline_s: float) -> Judged:
-        """Outputs for the job's trace. What cannot be judged comes back as refused, never as an error.
+        """Outputs for the job's trace. What cannot be judged comes back as refused, never as an error."""
+        return await self._run(partial(judging.judge, job.record.value), deadline_s)
+
+    async def give_up(self, job: PanelJob, shortfall: Shortfall, deadline_s: float) -> Judged:
+        """Outputs for a session that gets no verdict of the panel; refused as in :meth:`judge`."""
+        call = partial(_give_up, job.record.value, shortfall=shortfall, reviewed=job.reviewed)
+        return await self._run(call, deadline_s)
+
+    async def _run(self, call: Callable[[int], Judged], deadline_s: float) -> Judged:
+        """``call`` with the time, in a process.
 
         A process that dies takes those beside it down: each is tried again, alone, and the one that kills
         its process again is the one to blame.
@@ -65,9 +84,7 @@ class Judges:
             async with self._alone if attempt > 1 else contextlib.nullcontext():
                 pool = self._running()
                 now = self._context.now_ms()
-                running = asyncio.get_running_loop().run_in_executor(
-                    pool, judging.judge, job.record.value, now
-                )
+                running = asyncio.get_running_loop().run_in_executor(pool, call, now)
                 try:
                     return await asyncio.wait_for(running, deadline_s)
                 except TimeoutError:
@@ -105,6 +122,8 @@ class Judges:
                     settings.attribution,
                     settings.worker.page_max_age_ms,
                     settings.kafka.max_message_bytes,
+                    settings.worker.method,
+                    settings.worker.analysts,
                 ),
             )
         return self._pool
@@ -120,10 +139,15 @@ class Judges:
             process.terminate()
 
 
+def _give_up(value: bytes | None, now_ms: int, *, shortfall: Shortfall, reviewed: bool) -> Judged:
+    return judging.give_up(value, now_ms, shortfall, reviewed)
+
+
 class AttributeUnit(Unit):
     """One partition of traces."""
 
     stage = "attribute"
+    takes_in_process = False  # judging has processes of its own, which are watched
 
     def __init__(self, role: Attribute, partition: int) -> None:
         self._role = role
@@ -147,6 +171,9 @@ class AttributeUnit(Unit):
 
     def _judged(self, job: Job, judged: Judged, ticket: int) -> None:
         record = job.record
+        if judged.refused is None and record.key != judged.vehicle_id.encode("utf-8", "surrogatepass"):
+            detail = "the record's key is not the trace's vehicle_id"
+            judged = Judged(refused=(DeadLetterReason.WRONG_KEY, detail))
         if judged.refused is not None:
             self.context.guard.bad()
             pair = self.dead_letter(record, *judged.refused)
@@ -160,21 +187,48 @@ class AttributeUnit(Unit):
             self.context.metrics.attribution_seconds.labels(judged.facts.method).observe(
                 time.monotonic() - job.taken_at
             )
+        if judged.panel_follows:
+            self._ask_panel(job, judged)
+        self._publish(record, judged, ticket)
+
+    def _ask_panel(self, job: Job, judged: Judged) -> None:
+        """The panel's verdict comes later; until it is out, the trace is held for it."""
+        assert self._role.panels is not None
+        record, held = job.record, self.hold.acquire(job.record.offset)
+
+        def done(revised: Judged) -> None:
+            if revised.refused is None:
+                self._publish(record, revised, held)
+            else:  # the processes cannot judge any more what they judged before: the first report stands
+                log.error("no last revision", extra={"reason": revised.refused[0]})
+                self.hold.release(held)
+
+        self._role.panels.offer(
+            PanelJob(self.partition, record, time.monotonic(), judged.asks_for_review, done)
+        )
+
+    def _publish(self, record: Record, judged: Judged, ticket: int) -> None:
         pairs = []
         key = judged.vehicle_id.encode("utf-8", "surrogatepass")
+        # A summary is written with everything of its revision or not at all, and is what a new owner knows.
+        is_out = any(m.topic == SUMMARY and self.ledger.has(m.identity, m.revision) for m in judged.made)
+        is_first = judged.facts is None or judged.facts.stage is not Stage.LAST
         for made in judged.made:
-            if self.ledger.has(made.identity, made.revision):
-                continue  # the same trace came twice
+            if is_out or self.ledger.has(made.identity, made.revision):
+                continue  # the same trace came twice, or its panel was still to come when the owner changed
+            is_last = made.topic == SUMMARY and not judged.panel_follows
             topic = getattr(self.context.settings.topics, made.topic)
-            mark = self.ledger.mark(
-                made.identity, record.offset, revision=made.revision, last=made.topic == SUMMARY
-            )
+            mark = self.ledger.mark(made.identity, record.offset, revision=made.revision, last=is_last)
             partition = self.context.partitions.beside(topic, self.partition)
-            # The summary says for the role that assembled it that the session is over.
-            closed = ClosedMark.read(record.headers) if made.topic == SUMMARY else None
+            # The first summary says for the role that assembled it that the session is over.
+            is_first = made.topic == SUMMARY and (
+                judged.facts is None or judged.facts.stage is not Stage.LAST
+            )
+            closed = ClosedMark.read(record.headers) if is_first else None
             headers = closed.headers() if closed is not None else ()
             pairs.append((Output(topic, partition, key, made.value, headers), mark))
-        self.submit(pairs, held=ticket, committed=(judged.facts, [made.topic for made in judged.made]))
+        told = None if is_out else (judged.facts, [made.topic for made in judged.made])
+        self.submit(pairs, held=ticket, committed=told)
 
     def published(self, marks: Sequence[Mark], tag: object) -> None:
         """Count what is out."""
@@ -192,6 +246,8 @@ class AttributeUnit(Unit):
     def close(self) -> None:
         """Give up what is in flight: the next owner judges it."""
         cancelled = self._role.pool.cancel(self.partition)
+        if self._role.panels is not None:
+            self._role.panels.cancel(self.partition)
         if cancelled:
             self.context.metrics.attribution_failures.labels("cancelled").inc(cancelled)
         super().close()
@@ -215,6 +271,42 @@ class Attribute(PartitionedRole[AttributeUnit]):
             failed=self._failed,
             has_room=self._resume,
         )
+        self.panels = self._panels()
+
+    def _panels(self) -> Panels | None:
+        """The panels, where the settings ask for analysts that wait for a network."""
+        settings, metrics = self.context.settings, self.context.metrics
+        worker = settings.worker
+        method = judging.refiner(settings.attribution, worker.method, worker.analysts)
+        if method is None:
+            return None
+        method.observe = metrics.count_call
+        issuer = Issuer(settings.attribution, page_max_age_ms=worker.page_max_age_ms)
+        decoder: Decoder[Trace] = Decoder(
+            TypeAdapter(Trace), max_bytes=settings.kafka.max_message_bytes, max_depth=TRACE_DEPTH
+        )
+
+        def issue(trace: Trace, report: Report, job: PanelJob) -> Judged:
+            return issuer.issue(trace, report, self.context.now_ms(), Stage.LAST, reviewed=job.reviewed)
+
+        async def give_up(job: PanelJob, shortfall: Shortfall) -> Judged:
+            return await self.judges.give_up(job, shortfall, self._deadline_s)
+
+        return Panels(
+            method,
+            PanelBounds(
+                size=worker.panel_size,
+                backlog=worker.panel_backlog,
+                backlog_bytes=worker.panel_backlog_bytes,
+                deadline_s=worker.panel_deadline_s,
+                max_tokens=worker.panel_max_tokens,
+            ),
+            metrics,
+            decode=decoder.decode,
+            issue=issue,
+            give_up=give_up,
+            now_ms=self.context.now_ms,
+        )
 
     @property
     def in_flight(self) -> int:
@@ -234,10 +326,14 @@ class Attribute(PartitionedRole[AttributeUnit]):
         super().tick(now_ms)
         self.context.metrics.pool_queue.set(self.pool.waiting)
         self.context.metrics.pool_active.set(self.pool.active)
+        if self.panels is not None:
+            self.panels.tick()
 
     async def stop(self) -> None:
         """Cancel what is in the pool; its offsets are held, so the next worker judges it."""
         await self.pool.close()
+        if self.panels is not None:
+            await self.panels.close()
         await super().stop()
         self.judges.close()
 
@@ -252,10 +348,17 @@ class Attribute(PartitionedRole[AttributeUnit]):
         for topic in topics:
             if topic == REPORT and facts.asil is not None:
                 metrics.count_report(facts.asil, facts.category)
-                self._latency(facts, metrics.session_end_to_report_seconds.observe)
+                is_last = facts.stage is Stage.LAST
+                since_end = (
+                    metrics.session_end_to_verdict_seconds
+                    if is_last
+                    else metrics.session_end_to_report_seconds
+                )
+                self._latency(facts, since_end.observe)
             elif topic == ALERT and facts.asil is not None:
                 metrics.alerts.labels(facts.asil.value).inc()
-                self._latency(facts, metrics.session_end_to_alert_seconds.observe)
+                if facts.stage is not Stage.LAST:
+                    self._latency(facts, metrics.session_end_to_alert_seconds.observe)
             elif topic == REVIEW:
                 metrics.reviews.inc()
             elif topic == SUSPICION and facts.suspicion is not None:

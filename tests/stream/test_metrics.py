@@ -9,7 +9,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from cockpithat.contract.base import Asil, Category
 from stream.metrics import Metrics
 
-LABELS = {"le", "topic", "partition", "reason", "result", "asil", "category", "method"} | {
+LABELS = {
+    "le",
+    "topic",
+    "partition",
+    "reason",
+    "result",
+    "role",
+    "outcome",
+    "direction",
+    "asil",
+    "category",
+    "method",
+} | {
     "version",
     "contract_version",
     "python_version",
