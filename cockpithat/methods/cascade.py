@@ -169,9 +169,8 @@ class Cascade:
         report, stage = await asyncio.to_thread(self.local.judge, trace), Stage.LOCAL
         due = after_local(report, self.options) if trace.steps else None
         if due == Stage.JUDGE:
-            judged = await self._within_budget(
-                due, self._judge_cost(judge), spent, lambda: judge.attribute(trace)
-            )
+            cost = self._judge_cost()
+            judged = await self._within_budget(due, cost, spent, lambda: judge.attribute(trace))
             if judged is not None:
                 due = None if judge_settles(report, judged, self.options) else Stage.PANEL
                 if judged.degraded is None:
