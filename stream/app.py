@@ -8,14 +8,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from stream import faust_compat
+from stream import faust_compat, memory
 from stream.context import Partitions, Pauses, WorkerContext, epoch_ms
 from stream.crashes import CrashCounter
 from stream.deadletters import DeadLetterGuard
@@ -67,6 +67,7 @@ class Worker:
         self._assigned = False
         self._topics_problem: str | None = "topics not looked at yet"
         self._intake_stopped = False
+        self._changed: dict[str, str] = {}
         self._unreached: KafkaException | None = None
         self._cluster_id: str | None = None
         self.context = WorkerContext(
@@ -83,6 +84,9 @@ class Worker:
             fatal=self.fail,
             end_offset=lambda topic, partition: faust_compat.end_offset(self._app, topic, partition),
             committed_offset=lambda topic, partition: faust_compat.committed_offset(
+                self._app, topic, partition
+            ),
+            last_contact_ms=lambda topic, partition: faust_compat.last_contact_ms(
                 self._app, topic, partition
             ),
             guard=DeadLetterGuard(
@@ -258,7 +262,7 @@ class Worker:
             return
         self._unreached = None
         topics = self.settings.topics
-        changed = [name for name, count in counts.items() if (self.partitions.count(name) or count) != count]
+        self._note_changes(counts)
         self.partitions.update(counts)
         # Whatever its roles, a worker's records meet those of the others by partition.
         meeting = dict.fromkeys((topics.session_events, topics.vehicle_snapshots, topics.traces))
@@ -267,13 +271,23 @@ class Worker:
         outputs = [*topics.outputs, *(topics.dlq(topic) for topic in meeting)]
         if missing := [topic for topic in outputs if topic not in counts]:
             problem = problem or f"missing topics: {', '.join(missing)}; run `cockpithat topics create`"
-        if changed:
-            problem = (
-                f"partition counts changed while running: {', '.join(sorted(changed))}; restart all workers"
-            )
+        if self._changed:
+            # Said until the restart, even if all topics agree again: keys lie elsewhere from now on, and
+            # the sessions that were open are cut in two.
+            changes = ", ".join(f"{name} {change}" for name, change in sorted(self._changed.items()))
+            problem = f"partition counts changed while running: {changes}; restart all workers"
         if problem and problem != self._topics_problem:
             log.error("topics are not as they must be", extra={"detail": problem})
         self._topics_problem = problem
+
+    def _note_changes(self, counts: Mapping[str, int]) -> None:
+        topics = self.settings.topics
+        ours = (*topics.names().values(), *(topics.dlq(topic) for topic in topics.dead_lettered))
+        for name in ours:
+            before, now = self.partitions.count(name), counts.get(name)
+            if before and now and before != now:
+                self._changed[name] = f"from {before} to {now}"
+                self.metrics.partitions_added.labels(name).inc(max(0, now - before))
 
     def _partition_counts(self) -> dict[str, int]:
         admin = AdminClient(client_config(self.settings.kafka))
@@ -289,6 +303,7 @@ def run_worker(settings: Settings, *, started: Callable[[Worker], None] = lambda
     nothing: what was not committed is read again.
     """
     configure(settings.logs)
+    memory.tune()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_main(settings, started))

@@ -94,6 +94,7 @@ class WorkerContext:
     fatal: Callable[[Exception], None]
     end_offset: Callable[[str, int], int | None]
     committed_offset: Callable[[str, int], int | None]
+    last_contact_ms: Callable[[str, int], int | None]
     guard: DeadLetterGuard
     crashes: CrashCounter
     holds: Holds = field(default_factory=Holds)

@@ -236,6 +236,15 @@ def end_offset(app: StreamApp, topic: str, partition: int) -> int | None:
         return None
 
 
+def last_contact_ms(app: StreamApp, topic: str, partition: int) -> int | None:
+    """Wall clock of the last answer about a partition, empty ones too, in epoch ms; ``None`` before one."""
+    try:
+        consumer = _consumer_thread(app)._ensure_consumer()
+        return cast("int | None", consumer.last_poll_timestamp(TopicPartition(topic, partition)))
+    except (IllegalStateError, KafkaError, AttributeError, KeyError, AssertionError, ConsumerNotStarted):
+        return None
+
+
 def committed_offset(app: StreamApp, topic: str, partition: int) -> int | None:
     """The committed offset that Faust sought to after the last rebalance; ``None`` when there was none."""
     return cast("int | None", cast(Any, app.consumer)._committed_offset.get(TP(topic, partition)))

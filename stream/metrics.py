@@ -109,6 +109,7 @@ class Metrics:
         self.sessions_reopened = counter(
             "sessions_reopened", "Sessions judged again since their failure flag came late."
         )
+        self.traces_cut = counter("traces_cut", "Traces cut to fit a record; they say `truncated`.")
         self.snapshots = counter("snapshots", "Vehicle snapshots read: accepted or dead_lettered.", "result")
         self.can_frames = counter(
             "can_frames",

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 _BATCH = 1_000
 _POLL_S = 0.1
 _LOOKUP_S = 10.0
+_REMEMBERED_KEYS = 200_000
+# Brokers that are away come back; librdkafka calls these not retriable all the same.
+_PASSING = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 
 
 class Rejection(Protocol):
@@ -97,11 +100,14 @@ class SnapshotReader:
         guard: AbstractContextManager[Any],
         refused: Callable[[list[Refused]], None],
         accepted: Callable[[int], None] = lambda _: None,
+        new_key: Callable[[Record], None] = lambda _: None,
         failed: Callable[[Exception], None],
         lookback_ms: int,
         lead_ms: int = 60_000,
     ) -> None:
-        """``lookback_ms``: how far before the oldest needed event to read. ``lead_ms``: how far to read
+        """``new_key`` is called, on the reader's thread, with the first record of a key in a partition.
+
+        ``lookback_ms``: how far before the oldest needed event to read. ``lead_ms``: how far to read
         ahead of events that are being caught up with, which bounds what a backlog brings into memory."""
         self._config = {**config, "enable.partition.eof": True, "queued.max.messages.kbytes": 32_768}
         self._topic = topic
@@ -109,6 +115,8 @@ class SnapshotReader:
         self._guard = guard
         self._refused = refused
         self._accepted = accepted
+        self._new_key = new_key
+        self._keys: set[tuple[bytes, int]] = set()
         self._failed = failed
         self._lookback_ms = lookback_ms
         self._lead_ms = lead_ms
@@ -259,6 +267,7 @@ class SnapshotReader:
                     offset=offset,
                     broker_ts=timestamp,
                 )
+                self._look_at_key(message, partition)
                 state.at_end = False
                 state.newest_ts = max(state.newest_ts, timestamp)
                 if rejected is None:
@@ -272,12 +281,21 @@ class SnapshotReader:
         if refused:
             self._refused(refused)
 
+    def _look_at_key(self, message: Message, partition: int) -> None:
+        key = message.key()
+        if not isinstance(key, bytes) or (key, partition) in self._keys:
+            return
+        if len(self._keys) >= _REMEMBERED_KEYS:
+            self._keys.clear()
+        self._keys.add((key, partition))
+        self._new_key(Record(self._topic, partition, message.offset() or 0, 0, key, None))
+
     def _note(self, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             state = self._states.get(message.partition() or 0)
             if state is not None:
                 state.at_end = True
-        elif error.fatal() or not error.retriable():
+        elif error.fatal() or not (error.retriable() or error.code() in _PASSING):
             raise KafkaException(error)
 
 
@@ -315,7 +333,10 @@ def fetch(
     offsets: Collection[int],
     timeout_s: float = 30.0,
 ) -> dict[int, Record]:
-    """Records by their offsets; those that are gone (retention) are missing from the answer. Blocks."""
+    """Records by their offsets; those that are gone (retention) are missing from the answer. Blocks.
+
+    Raises ``KafkaException`` when the broker does not answer in time: that tells nothing of the records.
+    """
     wanted = sorted(set(offsets))
     found: dict[int, Record] = {}
     consumer = Consumer({**config, "enable.partition.eof": True})
@@ -328,15 +349,50 @@ def fetch(
             if position < 0 or offset - position > _BATCH:
                 consumer.assign([TopicPartition(topic, partition, offset)])
                 position = offset
-            while position <= offset and time.monotonic() < deadline:
+            while position <= offset:
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                 message = consumer.poll(0.5)
                 if message is None:
                     continue
-                if message.error() is not None:
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return found
+                if error is not None:
+                    if error.retriable() or error.code() in _PASSING:
+                        continue
+                    raise KafkaException(error)
                 position = (message.offset() or 0) + 1
                 if position - 1 in offsets:
                     found[position - 1] = record_of(message)
         return found
+    finally:
+        consumer.close()
+
+
+def first_timestamp(
+    config: Mapping[str, Any], topic: str, partition: int, offset: int, timeout_s: float = 10.0
+) -> int | None:
+    """Kafka timestamp of the first record at or after ``offset``; ``None`` when there is none. Blocks.
+
+    Raises ``KafkaException`` when the broker does not answer in time.
+    """
+    consumer = Consumer({**config, "enable.partition.eof": True})
+    deadline = time.monotonic() + timeout_s
+    try:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+        consumer.assign([TopicPartition(topic, partition, max(low, offset))])
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                return int(message.timestamp()[1])
+            if error.code() == KafkaError._PARTITION_EOF:
+                return None
+            if not (error.retriable() or error.code() in _PASSING):
+                raise KafkaException(error)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
     finally:
         consumer.close()

@@ -35,7 +35,7 @@ class Scores(_Record):
     agent: bool
     step: bool
     joint: bool
-    distance: int | None = None
+    distance: int | None
     official_agent: bool
     official_step: bool
     category: bool | None = None

@@ -62,6 +62,7 @@ class AssembleUnit(Unit):
         self._recent: Record | None = None
         self._primed = False
         self._prime_deadline = 0.0
+        self._in_touch_since: int | None = None
         self._snapshot_ledger = Ledger(role.context.settings.topics.vehicle_snapshots, partition)
         self._snapshots_ready = False
         self._refused: list[Refused] = []
@@ -215,7 +216,19 @@ class AssembleUnit(Unit):
         self._role.reader.unassign(self.partition)
 
     def _catching_up(self, now_ms: int) -> bool:
-        """Old events are still waiting: wall-clock silence would be ours, not the vehicle's."""
+        """Whether silence would be ours and not the vehicle's.
+
+        Old events are still waiting, or the broker has not answered all the time: what was sent meanwhile,
+        if it could be sent, comes only now.
+        """
+        heard = self.context.last_contact_ms(self.topic, self.partition)
+        if heard is None or now_ms - heard > _STALE_MS:
+            self._in_touch_since = None
+            return True
+        if self._in_touch_since is None:
+            self._in_touch_since = now_ms
+        if now_ms - self._in_touch_since < self.context.settings.engine.silence_ms:
+            return True
         if self.lag() > 0 and self.last_timestamp < now_ms - _STALE_MS:
             return True
         return not self._primed
@@ -298,6 +311,7 @@ class AssembleUnit(Unit):
         # Headroom for the headers and for what the broker counts beside the value.
         whole, value = fit(trace, self.context.settings.kafka.max_message_bytes - 16_384)
         if whole is not trace:
+            metrics.traces_cut.inc()
             log.warning(
                 "trace cut to fit a record",
                 extra={"trace_id": trace.trace_id, "topic": topic, "bytes": len(value)},
@@ -429,6 +443,7 @@ class Assemble(PartitionedRole[AssembleUnit]):
             guard=self.guard,
             refused=lambda refused: self._from_reader(self._refused, refused),
             accepted=lambda count: self._from_reader(self._accepted, count),
+            new_key=lambda record: self._from_reader(self._look_at_key, record),
             failed=lambda error: self._from_reader(context.fatal, error),
             lookback_ms=SNAPSHOT_LOOKBACK_MS,
         )
@@ -474,6 +489,9 @@ class Assemble(PartitionedRole[AssembleUnit]):
         """From the reader's thread to the event loop, which may be closed already."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, argument)
+
+    def _look_at_key(self, record: Record) -> None:
+        self.keys.check(record)
 
     def _refused(self, refused: list[Refused]) -> None:
         for item in refused:

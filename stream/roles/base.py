@@ -9,19 +9,24 @@ they have written, while records wait in a backlog; a silent partition costs not
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from confluent_kafka import KafkaException
+
 from cockpithat.contract.deadletter import DeadLetterReason
 from stream.context import WorkerContext
+from stream.crashes import Watch
 from stream.deadletters import dead_letter, identity
 from stream.ledger import Ledger, Mark, marked, read_back
 from stream.publish import FencedError, PartitionPublisher, PublicationError
 from stream.records import Output, Record
+from stream.snapshots import first_timestamp
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +77,8 @@ class Unit(ABC):
     """The state of one input partition under one role."""
 
     stage: str
+    # Whether a record can end the process while it is taken, so that after a crash the culprit is looked for.
+    takes_in_process = True
 
     def __init__(self, context: WorkerContext, topic: str, partition: int) -> None:
         self.context = context
@@ -89,6 +96,10 @@ class Unit(ABC):
         self._draining = False
         self._closed = False
         self._assigned_ms = context.now_ms()
+        self._owned = False
+        self._watch: Watch | None = None
+        self._announced = (0, 0)
+        self._announcing = False
 
     def floor(self) -> int | None:
         """The lowest offset that the unit's own state needs."""
@@ -117,7 +128,7 @@ class Unit(ABC):
         """Time passes. A partition that stays silent is taken over after a moment, too."""
         if self._recovery is None and now_ms - self._assigned_ms > _SILENT_MS:
             offset = self.context.committed_offset(self.topic, self.partition)
-            self._recovery = asyncio.create_task(self._recover(offset or 0, now_ms))
+            self._recovery = asyncio.create_task(self._recover_silent(offset or 0, now_ms))
         self._drain()
 
     @property
@@ -217,6 +228,9 @@ class Unit(ABC):
             self._recovery.cancel()
         if self._publisher is not None:
             self._publisher.close()
+        if self._owned:
+            say_goodbye = partial(self.context.crashes.say_goodbye, self.topic, self.partition)
+            self.context.executor.submit(say_goodbye)
         self.context.holds.close(self.topic, self.partition)
         self.context.metrics.forget_partition(self.topic, self.partition)
 
@@ -225,8 +239,21 @@ class Unit(ABC):
         if self._publisher is not None:
             await self._publisher.drained()
 
+    async def _recover_silent(self, offset: int, now_ms: int) -> None:
+        """Nothing has come yet. That need not mean that nothing is there: a first fetch may take longer."""
+        context = self.context
+        look = partial(first_timestamp, context.reading(), self.topic, self.partition, offset)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(context.executor, look)
+        except KafkaException as error:
+            if not self._closed:
+                self._publication_failed(PublicationError(str(error)))
+            return
+        await self._recover(offset, now_ms if found is None else found)
+
     async def _recover(self, offset: int, timestamp_ms: int) -> None:
         context = self.context
+        loop = asyncio.get_running_loop()
         publisher = PartitionPublisher(
             context.writer(self.topic, self.partition),
             context.executor,
@@ -236,6 +263,11 @@ class Unit(ABC):
         self._publisher = publisher
         try:
             await publisher.open()
+            counts = context.partitions.count(context.settings.topics.crashes)
+            if counts and self.takes_in_process:
+                take_over = partial(context.crashes.take_over, self.topic, self.partition, counts)
+                self._owned = True
+                self._watch = await loop.run_in_executor(context.executor, take_over)
             for topic in self.read_back_from():
                 self.ledger.restore(await self.read_back(topic, (self.topic, self.partition), offset))
             await self.prepare(offset, timestamp_ms)
@@ -279,7 +311,7 @@ class Unit(ABC):
         try:
             while self._backlog and not self._closed and taken < _SLICE:
                 record = self._backlog[0]
-                if not self.may_process(record):
+                if not self.may_process(record) or not self._is_announced(record.offset):
                     return
                 self._backlog.popleft()
                 self._backlog_bytes -= record.size
@@ -291,11 +323,44 @@ class Unit(ABC):
             self._draining = False
         if self._closed:
             return
+        if not self._backlog and self._announced != (0, 0):
+            # What ends this process from now on is no record that was announced.
+            self._announced = (0, 0)
+            self._announce(None)
         if self._backlog:
             # The loop must get a turn between slices, for heartbeats and other partitions.
             asyncio.get_running_loop().call_soon(self._drain)
         if len(self._backlog) <= _BACKLOG_RECORDS // 2 and self._backlog_bytes <= _BACKLOG_BYTES // 2:
             self.context.pauses.resume(self.topic, self.partition, "backlog")
+
+    def _is_announced(self, offset: int) -> bool:
+        """Whether a record may be taken as far as the search for one that ends processes goes."""
+        if self._announcing:
+            return False
+        if self._watch is None or self._announced[0] <= offset < self._announced[1]:
+            return True
+        if offset >= self._watch.until:
+            self._watch = None
+            self._announced = (0, 0)
+            self._announce(None)
+            return True
+        self._announcing = True
+        self._announce(self._watch.announce(offset))
+        return False
+
+    def _announce(self, span: tuple[int, int] | None) -> None:
+        loop = asyncio.get_running_loop()
+
+        def announced() -> None:
+            if span is not None:
+                self._announcing = False
+                self._announced = span
+                if not self._closed:
+                    self._drain()
+
+        leave_note = partial(self.context.crashes.leave_note, self.topic, self.partition, span)
+        noted = self.context.executor.submit(leave_note)
+        noted.add_done_callback(lambda _: _unless_closed(loop, announced))
 
     def _take(self, record: Record) -> None:
         crashes = self.context.crashes.exceeded(record)
@@ -345,6 +410,12 @@ class Unit(ABC):
                     "transactional id in use by another group? set kafka.transactional_id_prefix"
                 )
             )
+
+
+def _unless_closed(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """From another thread to the event loop, which may be closed already."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
 
 
 U = TypeVar("U", bound=Unit)
