@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -36,8 +37,12 @@ _INTEGERS = {
     "int64": (-(2**63), 2**63 - 1),
 }
 _FLOATS = frozenset({"float", "double"})
+_LARGEST_FLOAT = sys.float_info.max
 _DATATYPES = frozenset(_INTEGERS) | _FLOATS | {"boolean", "string"}
 _BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+Bounds = tuple[float, float]
 
 
 class CatalogueError(ValueError):
@@ -98,6 +103,13 @@ class SignalSpec:
                 return None
         return value if self._is_in_range(value) and self._is_listed(value) else None
 
+    def bounds(self) -> Bounds:
+        """What a number must lie in (inclusive): the standard's range, the datatype's, the plausible one."""
+        low, high = _INTEGERS.get(self.datatype, (-_LARGEST_FLOAT, _LARGEST_FLOAT))
+        lows = [low, *(x for x in (self.minimum, (self.plausible or (None,))[0]) if x is not None)]
+        highs = [high, *(x for x in (self.maximum, (self.plausible or (None,))[-1]) if x is not None)]
+        return max(lows), min(highs)
+
     def _is_listed(self, value: Any) -> bool:
         if value in self.not_available:
             return False
@@ -125,6 +137,7 @@ class SignalCatalogue:
         self._signals = {name: dict(specs) for name, specs in signals.items()}
         self._order = sorted(self._signals, key=_version_key, reverse=True)
         self._resolved: dict[str, dict[str, SignalSpec]] = {}
+        self._bounds: dict[str, tuple[dict[str, Bounds], dict[str, Bounds]]] = {}
         self.default_age_ms = default_age_ms
         self.catalogue_id = catalogue_id
         self.version = version
@@ -227,6 +240,9 @@ class SignalCatalogue:
 
     def spec(self, path: str, version: str) -> SignalSpec | None:
         """The signal as ``version`` has it; else as its major version, else the newest that knows it."""
+        return self._specs(version).get(path)
+
+    def _specs(self, version: str) -> dict[str, SignalSpec]:
         resolved = self._resolved.get(version)
         if resolved is None:
             if (
@@ -234,7 +250,7 @@ class SignalCatalogue:
             ):  # versions come from the wire: a bound on what they can make us keep
                 self._resolved.clear()
             resolved = self._resolved[version] = self._resolve(version)
-        return resolved.get(path)
+        return resolved
 
     def _resolve(self, version: str) -> dict[str, SignalSpec]:
         name = _clean(version)
@@ -263,6 +279,31 @@ class SignalCatalogue:
         else:
             usable = isinstance(value, bool | int | float | str)
         return (value, SignalQuality.VALID) if usable else (None, SignalQuality.INVALID)
+
+    def plain_bounds(self, version: str) -> tuple[dict[str, Bounds], dict[str, Bounds]]:
+        """Of signals that are a bare number: what a float, and what an integer, may be (inclusive).
+
+        A reading within is ``VALID`` as it stands, which is what :meth:`check` says too; for all else
+        ask that. Most readings are such, and two comparisons are a tenth of its work.
+        """
+        known = self._bounds.get(version)
+        if known is None:
+            if len(self._bounds) >= 64:
+                self._bounds.clear()
+            floats: dict[str, Bounds] = {}
+            integers: dict[str, Bounds] = {}
+            for path, spec in self._specs(version).items():
+                if (
+                    spec.allowed is None
+                    and not spec.not_available
+                    and spec.datatype in _FLOATS | _INTEGERS.keys()
+                ):
+                    bounds = spec.bounds()
+                    integers[path] = bounds
+                    if spec.datatype in _FLOATS:
+                        floats[path] = bounds
+            known = self._bounds[version] = floats, integers
+        return known
 
     def max_age_ms(self, path: str, version: str) -> int:
         """How long a reading holds after the vehicle's last snapshot."""

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from cockpithat.contract.base import CONTRACT_MAJOR, MAX_TIMESTAMP_MS, to_epoch_ms
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.trace import SourceRef
-from cockpithat.contract.vehicle import VehicleSnapshot, VssValue
+from cockpithat.contract.vehicle import SignalQuality, VehicleSnapshot, VssValue
 from cockpithat.vehicle.catalogue import SignalCatalogue
 from cockpithat.vehicle.settings import SnapshotSettings
 from cockpithat.vehicle.states import Reading, StateWindow, Update
@@ -30,6 +30,7 @@ from cockpithat.vehicle.states import Reading, StateWindow, Update
 _loads = orjson.loads
 
 _DELTA, _FULL, _LOST = 0, 1, 2
+_SCALARS = frozenset({bool, int, float, str, type(None)})
 _KINDS = {"delta": _DELTA, "full": _FULL}
 _RECORD_OVERHEAD = 200  # bytes of a ring entry beside its value: tuple, integers, object headers
 _STATE_ENTRY = 200  # bytes of one signal in a state: value, time, two dictionary slots
@@ -300,16 +301,16 @@ class SnapshotLog:
         for update in updates:
             paths.update(update.readings)
         for place, record, raw in self._span(vehicle, start_ms, end_ms):
-            snapshot = self._validated(vehicle, place, record, raw)
-            if snapshot is None:
+            signals = self._validated(vehicle, place, record, raw)
+            if signals is None or raw is None:
                 updates.append(Update(record.ts, {}, reset=True))
                 complete = False
                 continue
             if last is not None and record.ts - last > self._settings.gap_ms:
                 complete = False
             last = record.ts
-            version = snapshot.vss_version
-            readings = self._readings(snapshot.signals, version)
+            version = raw.get("vss_version", "4.0")
+            readings = self._readings(signals, version)
             paths.update(readings)
             updates.append(Update(record.ts, readings, reset=record.kind == _FULL))
         updates.sort(key=lambda update: update.ts)
@@ -568,11 +569,15 @@ class SnapshotLog:
 
     def _validated(
         self, vehicle: _Vehicle, place: int, record: _Record, raw: dict[str, Any] | None
-    ) -> VehicleSnapshot | None:
+    ) -> dict[str, VssValue] | None:
+        """The signals of a record, if all of it is as the contract says."""
         if raw is None:
             return None
+        if _is_plainly_valid(raw):
+            signals: dict[str, VssValue] = raw["signals"]
+            return signals
         try:
-            return VehicleSnapshot.model_validate(raw)
+            return VehicleSnapshot.model_validate(raw).signals
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -595,7 +600,16 @@ class SnapshotLog:
 
     def _readings(self, signals: dict[str, VssValue], version: str) -> dict[str, Reading]:
         check = self.catalogue.check
-        return {path: Reading(*check(path, value, version)) for path, value in signals.items()}
+        floats, integers = self.catalogue.plain_bounds(version)
+        readings: dict[str, Reading] = {}
+        for path, value in signals.items():
+            kind = type(value)
+            bounds = floats.get(path) if kind is float else integers.get(path) if kind is int else None
+            if bounds is not None and bounds[0] <= value <= bounds[1]:  # type: ignore[operator]
+                readings[path] = Reading(value, SignalQuality.VALID)
+            else:
+                readings[path] = Reading(*check(path, value, version))
+        return readings
 
     def _distrust(self, vehicle: _Vehicle, freed: int) -> None:
         """A record in the ring proved bad, and its signals are in the state and the marks: start these anew.
@@ -654,6 +668,17 @@ def _parse(record: _Record, parsed: tuple[bytes, Any]) -> tuple[tuple[bytes, Any
         parsed = (record.value, _loads(record.value))
     content: dict[str, Any] = parsed[1] if record.item < 0 else parsed[1][record.item]
     return parsed, content
+
+
+def _is_plainly_valid(raw: dict[str, Any]) -> bool:
+    """Whether a record, checked at arrival, needs no closer look: what :class:`VehicleSnapshot` would find
+    right, and keep as it is. Most are so, and the model takes ten times as long to say it."""
+    return (
+        raw.get("type", "vehicle_snapshot") == "vehicle_snapshot"
+        and raw.get("session_id") is None
+        and type(raw.get("vss_version", "4.0")) is str
+        and _SCALARS.issuperset(map(type, raw["signals"].values()))
+    )
 
 
 def _quick_check(item: Any, vehicle_id: str | None) -> tuple[int, int] | None:
