@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -96,8 +98,12 @@ def attribute(
     chosen = create(method, analysts, settings.attribution)
     inputs = Inputs(files, format_name, state_map, tell, settings.engine, settings.graph)
     at_a_time = jobs or (1 if analysts == "local" else 4)
+    _spare_inputs(output, *files, *([state_map] if state_map else []))
     with contextlib.ExitStack() as stack:
-        out = stack.enter_context(output.open("w", encoding="utf-8")) if output else sys.stdout
+        if output:
+            out: TextIO = stack.enter_context(output.open("w", encoding="utf-8"))
+        else:
+            out = _utf8_stdout() if as_json else sys.stdout
         counts = write_reports(inputs, chosen, out, as_json=as_json, everything=everything, jobs=at_a_time)
     if counts.failures:
         _fail(f"{counts.failures} of the inputs could not be used")
@@ -132,11 +138,12 @@ def graph(
     from cockpithat.commands.inputs import Inputs
     from cockpithat.formats import load
 
+    _spare_inputs(output, file)
     options = Inputs((file,), input_format, state_map, tell).options()
     trace = choose_session(file, load(file, input_format, options), session)
     text = RENDERERS[rendering](trace)
     if output is None:
-        click.echo(text.rstrip("\n"))
+        click.echo(text.rstrip("\n"), file=_utf8_stdout())
     else:
         output.write_text(text, encoding="utf-8")
 
@@ -314,7 +321,7 @@ def dlq_show(
         shown += 1
         line = letter.to_json(payload=payload)
         if as_json:
-            click.echo(json.dumps(line, ensure_ascii=False))
+            click.echo(json.dumps(line, ensure_ascii=False), file=_utf8_stdout())
         else:
             click.echo(_printable("  ".join(f"{name}={value}" for name, value in line.items())))
     if not as_json:
@@ -378,6 +385,38 @@ def _settings(config: Path | None, servers: str | None, **sections: dict[str, An
     return load_settings(**overrides)
 
 
+def _spare_inputs(output: Path | None, *inputs: Path) -> None:
+    """Refuse to write over a file that is still to be read."""
+    if output is None or not output.is_file():
+        return
+    for path in inputs:
+        if path.exists() and output.samefile(path):
+            raise click.UsageError(f"{output} is read as input and would be overwritten; name another output")
+
+
+def _utf8_stdout() -> TextIO:
+    """Standard output for machines: UTF-8 whatever the locale is."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    return sys.stdout
+
+
+class _ClosedOutput(io.TextIOBase):
+    """Stands for a standard output that the caller has closed, so that using it is an error as any other."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "is closed; leave it open, or use --output", "standard output")
+
+
+def _prepare_output() -> None:
+    """Characters that the locale's encoding lacks are replaced, for a person; a closed output is told."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
+
+
 def _selection(
     reasons: tuple[str, ...], partition: int | None, offsets: tuple[int, ...], again: bool
 ) -> Selection:
@@ -409,6 +448,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Entry point: every failure is one line on standard error and a non-zero exit."""
     arguments = sys.argv[1:] if arguments is None else arguments
     code: int | str | None
+    _prepare_output()
     try:
         code = cli.main(arguments, prog_name="cockpithat", standalone_mode=False)
     except SystemExit as stop:
@@ -416,6 +456,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except (_InterruptedError, KeyboardInterrupt, click.exceptions.Abort):
         tell("cockpithat: interrupted")
         code = EXIT_INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:  # a command without its sub-command
+        click.echo(error.format_message(), err=True)
+        code = error.exit_code
     except click.ClickException as error:
         tell(f"cockpithat: {error.format_message()}")
         code = error.exit_code

@@ -16,6 +16,7 @@ from cockpithat.commands.progress import progress_bar
 from cockpithat.commands.terminal import console_for, print_reports
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
+from cockpithat.formats.reading import as_utf8
 from cockpithat.methods.registry import Method
 
 
@@ -28,7 +29,7 @@ class Judged:
 
     def to_json(self) -> bytes:
         """One line: the report, with the file it came from in ``file``."""
-        line: dict[str, Any] = {**self.report.model_dump(mode="json"), "file": str(self.path)}
+        line: dict[str, Any] = {**self.report.model_dump(mode="json"), "file": as_utf8(str(self.path))}
         return orjson.dumps(line) + b"\n"
 
 

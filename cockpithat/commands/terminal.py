@@ -17,6 +17,8 @@ from cockpithat.contract.reports import Report
 _ASIL_STYLE = {Asil.D: "bold red", Asil.C: "red", Asil.B: "yellow", Asil.A: "cyan"}
 _PIPE_WIDTH = 170  # where there is no terminal to fit into
 _WIDE = 130  # from here on the reasons fit into the table
+_NARROW = 72  # below, a table's columns would be cut away
+_NARROWEST = 20
 _REASON = 220
 NOTE = (
     "Confidence: ? contested, ! a person should look. "
@@ -34,7 +36,9 @@ def printable(text: str, limit: int = 200) -> str:
 def console_for(out: TextIO) -> Console:
     """A console on ``out``: as wide as the terminal, or wide enough for tables in a pipe or file."""
     fits = out.isatty() or "COLUMNS" in os.environ
-    return Console(file=out, width=None if fits else _PIPE_WIDTH, highlight=False)
+    console = Console(file=out, width=None if fits else _PIPE_WIDTH, highlight=False)
+    console.width = max(console.width, _NARROWEST)  # a terminal may claim to have no columns at all
+    return console
 
 
 def reason(report: Report) -> str:
@@ -49,7 +53,13 @@ def reason(report: Report) -> str:
 
 
 def print_reports(console: Console, reports: Sequence[Report], title: str | None = None) -> None:
-    """One row a report: session, agent, step, category, rating, confidence; and why, below if need be."""
+    """One row a report: session, agent, step, category, rating, confidence; and why, below if need be.
+
+    On a terminal too narrow for a table, one paragraph a report.
+    """
+    if console.width < _NARROW:
+        _print_paragraphs(console, reports, title)
+        return
     wide = console.width >= _WIDE
     table = table_of(title, ("session", "agent", "step", "category", "ASIL", "conf."))
     table.columns[2].justify = "right"
@@ -61,6 +71,20 @@ def print_reports(console: Console, reports: Sequence[Report], title: str | None
     if not wide:
         for report in reports:
             console.print(Text.assemble((f"{_session(report)}: ", "bold"), reason(report)))
+        console.print()
+    console.print(NOTE, style="dim", markup=False)
+
+
+def _print_paragraphs(console: Console, reports: Sequence[Report], title: str | None) -> None:
+    if title:
+        console.print(Text(title, style="bold"))
+    for report in reports:
+        session, agent, step, category, rating, confidence = _cells(report)
+        console.print(session)
+        console.print(Text.assemble("  ", agent, ", step ", step))
+        console.print(Text.assemble("  ", category))
+        console.print(Text.assemble("  ASIL ", rating, ", confidence ", confidence))
+        console.print(Text.assemble("  ", reason(report)))
         console.print()
     console.print(NOTE, style="dim", markup=False)
 

@@ -30,6 +30,11 @@ def assemble(
     Wall time stands still: a file is never silent, and every snapshot of it is there at once.
     Records the engine puts aside (late, conflicting) are told to ``warn`` and not lost silently.
     """
+    if not recording.events:
+        warn(
+            f"{recording.name}: holds vehicle snapshots and no session; "
+            "put sessions and the snapshots of their vehicles into one file"
+        )
     log = SnapshotLog(_roomy(len(recording.snapshots)), SignalCatalogue.shipped())
     for snapshot in recording.snapshots:
         log.add(snapshot)

@@ -52,7 +52,7 @@ class Cockpit:
                     place, f"field 'type' is {kind!r}", f"use one of {', '.join(sorted(_KINDS))}"
                 )
         if events or snapshots:
-            yield Recording(document.path.name, tuple(events), tuple(snapshots))
+            yield Recording(document.name, tuple(events), tuple(snapshots))
 
 
 def _kind(record: Any) -> str:

@@ -108,8 +108,8 @@ def _session_id(document: Document, run: dict[str, Any], number: int | None) -> 
             return bounded_id(value)
     task, trial = run.get("task_id"), run.get("trial")
     if isinstance(task, str | int):
-        return bounded_id(f"{document.path.stem}/{task}" + (f"/{trial}" if isinstance(trial, int) else ""))
-    return bounded_id(document.path.stem if number is None else f"{document.path.stem}/{number}")
+        return bounded_id(f"{document.stem}/{task}" + (f"/{trial}" if isinstance(trial, int) else ""))
+    return bounded_id(document.stem if number is None else f"{document.stem}/{number}")
 
 
 @dataclass(slots=True)
@@ -169,7 +169,7 @@ class _Conversation:
             final_answer=self._final_answer(),
         )
         snapshots = tuple(self._snapshots(initial)) if self._map else ()
-        return Recording(self._document.path.name, (start, *steps, end), snapshots)
+        return Recording(self._document.name, (start, *steps, end), snapshots)
 
     def _time(self, position: int) -> int:
         return SYNTHETIC_START_MS + (position + 1) * SYNTHETIC_STEP_MS

@@ -34,6 +34,16 @@ class Document:
         """Whether the file is JSON Lines."""
         return self.syntax == "jsonl"
 
+    @property
+    def name(self) -> str:
+        """The file's name as text: a name may be any bytes, but what is written is UTF-8."""
+        return as_utf8(self.path.name)
+
+    @property
+    def stem(self) -> str:
+        """The file's name as text, without its ending."""
+        return as_utf8(self.path.stem)
+
     def place(self, position: int, pointer: str = "") -> str:
         """Words for a place inside the value at ``position``, for an error message."""
         if not self.is_lines:
@@ -54,6 +64,11 @@ class Document:
     def error(self, place: str, what: str, what_to_do: str) -> FormatError:
         """A :class:`FormatError` about this file."""
         return FormatError(self.path, place, what, what_to_do)
+
+
+def as_utf8(name: str) -> str:
+    """A file's name with the bytes replaced that are not UTF-8, which Python keeps as lone surrogates."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def read_document(path: Path) -> Document:

@@ -135,7 +135,7 @@ class Scenario:
         """One recording a record."""
         for place, value in document.records():
             scenario: ScenarioFile = validated(document, place, ScenarioFile, value)
-            yield compile_scenario(scenario, document.path.name)
+            yield compile_scenario(scenario, document.name)
 
 
 def compile_scenario(scenario: ScenarioFile, name: str) -> Recording:

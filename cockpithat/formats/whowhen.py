@@ -49,7 +49,7 @@ class WhoWhen:
         several = document.is_lines or isinstance(document.values[0], list)
         for number, (place, value) in enumerate(document.records()):
             run = need_object(document, place, value)
-            fallback = f"{document.path.stem}-{number}" if several else document.path.stem
+            fallback = f"{document.stem}-{number}" if several else document.stem
             yield _recording(document, place, run, fallback)
 
 
@@ -99,7 +99,7 @@ def _recording(document: Document, place: str, run: dict[str, Any], fallback: st
         failed=failed,
         final_answer=_final_answer(texts),
     )
-    return Recording(document.path.name, (start, *steps, end))
+    return Recording(document.name, (start, *steps, end))
 
 
 def _was_right(run: dict[str, Any]) -> bool:
