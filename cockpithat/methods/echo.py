@@ -13,15 +13,15 @@ from pydantic import Field
 from cockpithat.analysis.examination import Examination
 from cockpithat.analysis.support import supports_in
 from cockpithat.contract.reports import Hypothesis, RootCause
-from cockpithat.llm import LlmError, Schema
+from cockpithat.llm import Schema
 from cockpithat.methods.base import LlmMethod, LocalMethod
-from cockpithat.methods.case import Case
+from cockpithat.methods.case import Case, gathered
 from cockpithat.methods.echo_vote import Conclusion, Vote, vote
 from cockpithat.methods.finding import Finding
 from cockpithat.methods.forms import INTEGER, choice, listing, one_of, record, refuse, steps_in
 from cockpithat.methods.options import MethodOptions, ModelOptions
 from cockpithat.methods.who_when import hypothesis_of
-from cockpithat.panel.answers import AGENT, JOINT, STEP, Answer, Form, UnusableAnswerError
+from cockpithat.panel.answers import AGENT, JOINT, STEP, Answer, Form
 from cockpithat.panel.personas import PERSONAS, SOLE_ANALYST
 from cockpithat.panel.prompts import categories_text
 from cockpithat.slicing import build_context, build_index
@@ -149,24 +149,23 @@ class Echo(LlmMethod[EchoOptions]):
     ) -> Conclusion | Hypothesis:
         """The analyst's conclusion, or an unanswered vote that says why there is none."""
         names = {AGENT.name: "echo-agent", STEP.name: "echo-step", JOINT.name: "echo-joint"}
-        try:
-            parts = await asyncio.gather(
-                *(
-                    case.ask(
-                        names[form.name],
-                        (case.head, context),
-                        _schema(form, case),
-                        lambda data, form=form: _read(form, case, analyst, data),  # type: ignore[misc]
-                        f"{analyst}/{form.name}",
-                        persona=analyst,
-                        **({} if form is STEP else {"categories": categories_text()}),
-                    )
-                    for form in forms
+        parts, errors = await gathered(
+            [
+                case.ask(
+                    names[form.name],
+                    (case.head, context),
+                    _schema(form, case),
+                    lambda data, form=form: _read(form, case, analyst, data),  # type: ignore[misc]
+                    f"{analyst}/{form.name}",
+                    persona=analyst,
+                    **({} if form is STEP else {"categories": categories_text()}),
                 )
-            )
-        except (LlmError, UnusableAnswerError) as error:
-            return Hypothesis(analyst=analyst, answered=False, error=str(error)[:300])
-        return _joined(analyst, list(parts))
+                for form in forms
+            ]
+        )
+        if errors:
+            return Hypothesis(analyst=analyst, answered=False, error=str(errors[0])[:300])
+        return _joined(analyst, parts)
 
 
 def _finding(counted: Vote, notes: tuple[str, ...] = ()) -> Finding:

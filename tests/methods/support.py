@@ -15,7 +15,6 @@ from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.contract.trace import Trace
 from cockpithat.llm import CallRecord, ChatClient, LlmSettings, RoleSettings
 from cockpithat.llm.settings import BreakerSettings, CacheSettings, RetrySettings
-from cockpithat.methods.registry import options_of
 from cockpithat.panel.settings import PanelSettings
 from tests.panel.support import quotable
 from tests.support.chat_server import ChatServer, Reply, Request, json_reply
@@ -126,7 +125,9 @@ def player(changed: Mapping[str, Answer | Reply] | None = None) -> Callable[[Req
 class Rig:
     """A method on a server, with every call it made."""
 
-    def __init__(self, server: ChatServer, *, scanner: bool = True, llm: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, server: ChatServer, *, scanner: bool = True, llm: dict[str, Any] | None = None
+    ) -> None:
         self.server = server
         self.records: list[CallRecord] = []
         large = RoleSettings(base_url=server.url, model="large", input_price=1, output_price=2)
@@ -165,8 +166,3 @@ class Rig:
 def long_enough(traces: list[Trace], least: int) -> Trace:
     """The first trace with at least so many steps."""
     return next(trace for trace in traces if len(trace.steps) >= least)
-
-
-def takes(name: str, option: str) -> bool:
-    """Whether a method with a model has an option."""
-    return option in options_of(name, "llm").model_fields

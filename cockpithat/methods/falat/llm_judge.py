@@ -17,7 +17,7 @@ from cockpithat.methods.falat.search import (
 )
 from cockpithat.methods.falat.space import Hierarchy, Moment, Prior, Space, Stage, Suspect, align
 from cockpithat.methods.falat.transitions import NAMES, Transition, TransitionType
-from cockpithat.methods.falat.verdict import PARTS, Challenge, Part, Tested, Tests
+from cockpithat.methods.falat.verdict import PARTS, Assessment, Challenge, Part, ThreeTests
 from cockpithat.methods.finding import Finding
 from cockpithat.methods.forms import (
     CATEGORY,
@@ -270,12 +270,12 @@ class LlmJudge:
         scores = listing(record(step=INTEGER, why=TEXT, score=NUMBER))
         return await self.case.ask(name, parts, form("scores", scores=scores), read, name.replace("-", "/"))
 
-    async def test(self, space: Space, suspects: Sequence[Suspect]) -> Tests:
+    async def test(self, space: Space, suspects: Sequence[Suspect]) -> Assessment:
         wanted = {s.step for s in suspects}
 
-        def read(data: dict[str, Any]) -> Tests:
+        def read(data: dict[str, Any]) -> Assessment:
             tested = {
-                step: Tested(
+                step: ThreeTests(
                     step, flag(item, "independent"), flag(item, "sufficient"), flag(item, "precedes")
                 )
                 for item in items(data, "tests", needed=True)
@@ -285,7 +285,7 @@ class LlmJudge:
                 raise refuse("no test is for a candidate")
             joint = data.get("joint")
             groups = joint if isinstance(joint, list) else []
-            return Tests(
+            return Assessment(
                 tuple(tested.values()), tuple(tuple(steps_in(g, self.case.facts)) for g in groups[:8])
             )
 

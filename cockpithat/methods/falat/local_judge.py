@@ -20,7 +20,7 @@ from cockpithat.methods.base import LocalMethod
 from cockpithat.methods.falat.search import NAME, FalatOptions, further_causes, hypothesis_of, search
 from cockpithat.methods.falat.space import Hierarchy, Moment, Space, Stage, Suspect, align
 from cockpithat.methods.falat.transitions import Transition, TransitionType
-from cockpithat.methods.falat.verdict import Challenge, Part, Tested, Tests
+from cockpithat.methods.falat.verdict import Assessment, Challenge, Part, ThreeTests
 from cockpithat.methods.finding import Finding, alone
 from cockpithat.methods.signs import mends, noisy_or, repeats
 from cockpithat.slicing.milestones import Milestone, milestones
@@ -164,7 +164,7 @@ class LocalJudge:
             for s in suspects
         }
 
-    async def test(self, space: Space, suspects: Sequence[Suspect]) -> Tests:
+    async def test(self, space: Space, suspects: Sequence[Suspect]) -> Assessment:
         best = max(s.score for s in suspects)
         strong = {s.step: s.score for s in suspects}
         tested = []
@@ -175,8 +175,8 @@ class LocalJudge:
             )
             sufficient = s.score >= _COMPARABLE * best
             precedes = all(strong[o.step] < _COMPARABLE * s.score for o in before)
-            tested.append(Tested(s.step, not taken_over, sufficient, precedes))
-        return Tests(tuple(tested))
+            tested.append(ThreeTests(s.step, not taken_over, sufficient, precedes))
+        return Assessment(tuple(tested))
 
     async def challenge(
         self, space: Space, predicted: int, near: Sequence[int], together: Sequence[int]

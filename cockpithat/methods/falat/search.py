@@ -13,10 +13,10 @@ from cockpithat.llm.errors import LlmError
 from cockpithat.methods.falat.space import Hierarchy, Prior, Space, Suspect, consolidate, windows
 from cockpithat.methods.falat.transitions import Flow, Transition, described, flow
 from cockpithat.methods.falat.verdict import (
+    Assessment,
     Basis,
     Challenge,
     Chosen,
-    Tests,
     close_calls,
     earliest_minimal,
     neighbours,
@@ -71,7 +71,7 @@ class Judge(Protocol):
         """Second round: how well each explains the failure against prior, dependencies and overview."""
         ...
 
-    async def test(self, space: Space, suspects: Sequence[Suspect]) -> Tests:
+    async def test(self, space: Space, suspects: Sequence[Suspect]) -> Assessment:
         """The three tests."""
         ...
 
@@ -171,7 +171,7 @@ async def _tested(judge: Judge, space: Space, narrowed: _Narrowed) -> tuple[Chos
         return earliest_minimal(await judge.test(space, suspects), among), None
     except (LlmError, UnusableAnswerError) as error:
         space.notes.append(f"no tests ({error})")
-        return earliest_minimal(Tests(()), among), error
+        return earliest_minimal(Assessment(()), among), error
 
 
 async def _researched(

@@ -15,7 +15,7 @@ MAX_SET = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class ThreeTests:
     """The three tests of one candidate (section 2.3)."""
 
     step: int
@@ -25,10 +25,10 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class Assessment:
     """All tests, and sets of steps that suffice only together."""
 
-    tested: tuple[Tested, ...]
+    tested: tuple[ThreeTests, ...]
     joint: tuple[tuple[int, ...], ...] = ()
 
 
@@ -48,7 +48,7 @@ class Chosen:
     basis: Basis
 
 
-def earliest_minimal(tests: Tests, scores: Mapping[int, float]) -> Chosen:
+def earliest_minimal(tests: Assessment, scores: Mapping[int, float]) -> Chosen:
     """One step that passes, the earliest; else the earliest minimal joint set; else the best-ranked.
 
     A single step is a smaller set than any joint one and comes first (reconstructed). ``scores`` ranks the
