@@ -20,12 +20,13 @@ def overview_rows(runs: Iterable[tuple[Header, list[SampleRecord]]]) -> list[Jso
             figures = figures_of(part)
             if group not in seen:
                 seen.add(group)
-                rows.append(_chance(group, figures))
+                rows.append({**_chance(group, figures), "dataset": header.dataset.format})
             rows.append(
                 {
                     "method": header.method,
                     "analysts": header.analysts,
                     "data": group,
+                    "dataset": header.dataset.format,
                     "ground_truth_shown": header.ground_truth_shown,
                     **figures,
                 }
@@ -42,8 +43,6 @@ def _groups(records: list[SampleRecord]) -> Iterator[tuple[str, list[SampleRecor
 def _chance(group: str, figures: Json) -> Json:
     """A uniform guess's expectation, exact: nothing was drawn, so there is no interval."""
     level = figures["chance"]
-    exact = {name: (level[name], level[name]) for name in ("agent", "step")}
-    joint = level["joint"]
     return {
         "method": "(chance)",
         "analysts": "-",
@@ -52,10 +51,10 @@ def _chance(group: str, figures: Json) -> Json:
         "n": figures["n"],
         "agent": level["agent"],
         "step": level["step"],
-        "joint": joint,
+        "joint": level["joint"],
         "step_within": {str(k): None for k in range(1, 6)},
         "official": {"agent": level["official_agent"], "step": level["official_step"]},
-        "ci95": {**exact, "joint": (joint, joint)},
+        "ci95": {},
         "tokens_per_trace": 0.0,
         "seconds_per_trace": 0.0,
         "errors": 0,

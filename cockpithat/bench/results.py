@@ -80,6 +80,12 @@ def figures_of(records: Sequence[SampleRecord]) -> Json:
             figures[name] = shares[name]
             figures[f"{name}_n"] = len(per_run[name])
     reported = [name for name in HITS if per_run[name]]
+    if per_run["asil"]:
+        rated = [
+            (r.output.asil.rank if r.output else 0, r.target.asil.rank) for r in records if r.target.asil
+        ]
+        figures["asil_underrated"] = mean([float(said < gold) for said, gold in rated])
+        figures["asil_overrated"] = mean([float(said > gold) for said, gold in rated])
     figures["ci95"] = {name: _wilson(per_run[name]) for name in reported}
     figures["ci95_bootstrap"] = {name: bootstrap(list(per_run[name].values())) for name in reported}
     figures["chance"] = {

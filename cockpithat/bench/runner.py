@@ -107,6 +107,8 @@ async def _run(
     async def worker() -> None:
         # The workers share one iterator and one event loop, so each item is taken once.
         for sample, epoch in work:
+            # A local method never waits; without a pause the loop would not hear of an interrupt.
+            await asyncio.sleep(0)
             keep(await _judged(sample, epoch, method, plan.show_ground_truth))
 
     try:

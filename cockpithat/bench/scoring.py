@@ -35,7 +35,7 @@ class Scores(_Record):
     agent: bool
     step: bool
     joint: bool
-    distance: int | None
+    distance: int | None = None
     official_agent: bool
     official_step: bool
     category: bool | None = None

@@ -185,6 +185,7 @@ def show_overview(rows: Iterable[Json]) -> str:
     body = []
     for row in rows:
         ci = row["ci95"]
+        by_script = row["dataset"] == "whowhen"  # the script is for these labels only
         body.append(
             [
                 row["method"],
@@ -192,13 +193,13 @@ def show_overview(rows: Iterable[Json]) -> str:
                 row["data"],
                 str(row["n"]) + ("*" if row["errors"] or row["degraded"] else ""),
                 "shown" if row["ground_truth_shown"] else "no",
-                percent(row["agent"], ci["agent"]),
-                percent(row["step"], ci["step"]),
-                percent(row["joint"], ci["joint"]),
+                percent(row["agent"], ci.get("agent")),
+                percent(row["step"], ci.get("step")),
+                percent(row["joint"], ci.get("joint")),
                 percent(row["step_within"]["1"]),
                 percent(row["step_within"]["3"]),
-                percent(row["official"]["agent"]),
-                percent(row["official"]["step"]),
+                percent(row["official"]["agent"] if by_script else None),
+                percent(row["official"]["step"] if by_script else None),
                 percent(row.get("category")),
                 percent(row.get("asil")),
                 f"{row['tokens_per_trace']:,.0f}",
