@@ -44,8 +44,16 @@ def templates() -> tuple[tuple[dict[str, Any], ...], ...]:
     return tuple(found)
 
 
-def session(number: int, vehicle: str, start_ms: int, *, snapshots: bool | None = None) -> Iterator[Message]:
-    """The events of one session. ``snapshots``: what it announces about vehicle state."""
+def session(
+    number: int,
+    vehicle: str,
+    start_ms: int,
+    *,
+    snapshots: bool | None = None,
+    span_ms: int | None = None,
+) -> Iterator[Message]:
+    """The events of one session. ``snapshots``: what it announces about vehicle state; ``span_ms``: how
+    long it lasts, if not as the original."""
     template = templates()[number % len(templates())]
     name = f"session-{number:07d}"
     key = vehicle.encode()
@@ -55,7 +63,8 @@ def session(number: int, vehicle: str, start_ms: int, *, snapshots: bool | None 
             "vehicle_id": vehicle,
             "session_id": name,
             "event_id": f"{name}/{event['seq']}",
-            "ts": start_ms + event["ts"],
+            "ts": start_ms
+            + (event["ts"] if span_ms is None else event["ts"] * span_ms // max(1, template[-1]["ts"])),
         }
         if "in_reply_to" in stamped:
             stamped["in_reply_to"] = f"{name}/{stamped['in_reply_to'].rsplit('/', 1)[-1]}"
