@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -27,6 +28,14 @@ _FIRST_CHUNK = 500
 _READ_TIMEOUT_S = 60.0
 _CLOSED = PREFIX + "closed"
 _MAX_RANGES = 100
+_LEADERLESS = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +221,7 @@ def read_back(
     :class:`PublicationError` when the topic cannot be read.
     """
     found: list[Mark] = []
-    with _tail(config, topic, partition) as (read, low, end):
+    with _tail(config, topic, partition) as (read, low, end, _):
         chunk = _FIRST_CHUNK
         while end > low:
             start = max(low, end - chunk)
@@ -238,29 +247,87 @@ def closed_sessions(
 
     Those closed before ``since_ms`` are left out. Raises :class:`PublicationError`.
     """
-    with _tail(config, topic, partition) as (read, low, end):
+    with _tail(config, topic, partition) as (read, low, end, _):
         if end <= low or limit <= 0:
             return []
         marks = (ClosedMark.read(_headers(message)) for message in read(max(low, end - limit), end))
         return [mark for mark in marks if mark is not None and mark.at_ms >= since_ms]
 
 
+def find_trace(
+    config: Mapping[str, Any],
+    topic: str,
+    partition: int,
+    *,
+    session: tuple[str, str],
+    since_ms: int,
+    limit: int,
+) -> bytes | None:
+    """Value of the newest revision of a session's trace among ``limit`` records from ``since_ms`` on. Blocks.
+
+    ``since_ms`` is Kafka's time; ``None`` when it is not there. Raises :class:`PublicationError`.
+    """
+
+    def is_of_session(message: Message) -> bool:
+        mark = Mark.read(_headers(message))
+        return mark is not None and mark.session == session
+
+    found: bytes | None = None
+    with _tail(config, topic, partition) as (read, low, end, offset_at):
+        start = offset_at(since_ms)
+        if start < 0:
+            return None
+        for message in read(max(low, start), min(end, start + limit), is_of_session):
+            value = message.value()
+            if isinstance(value, bytes):
+                found = value
+    return found
+
+
 @contextmanager
 def _tail(
     config: Mapping[str, Any], topic: str, partition: int
-) -> Iterator[tuple[Callable[[int, int], list[Message]], int, int]]:
-    """A way to read a span of offsets, and where the partition begins and ends."""
+) -> Iterator[tuple[Callable[..., list[Message]], int, int, Callable[[int], int]]]:
+    """A way to read a span of offsets, where the partition begins and ends, and the offset of a time."""
     consumer = Consumer({**config, "enable.partition.eof": True, "queued.max.messages.kbytes": 16_384})
     try:
-        low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)
-        yield lambda start, stop: _read(consumer, topic, partition, start, stop), low, end
+        low, end = _bounds(consumer, topic, partition)
+
+        def offset_at(timestamp_ms: int) -> int:
+            asked = [TopicPartition(topic, partition, timestamp_ms)]
+            return int(consumer.offsets_for_times(asked, timeout=30.0)[0].offset)
+
+        read = partial(_read, consumer, topic, partition)
+        yield read, low, end, offset_at
     except KafkaException as error:
         raise PublicationError(f"cannot read back {topic} partition {partition}: {error}") from error
     finally:
         consumer.close()
 
 
-def _read(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> list[Message]:
+def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """Where a partition begins and ends. A broker that has just come back needs a moment to lead it."""
+    deadline = time.monotonic() + _READ_TIMEOUT_S
+    while True:
+        try:
+            low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)
+            return int(low), int(end)
+        except KafkaException as error:
+            problem: KafkaError = error.args[0]
+            passes = problem.retriable() or problem.code() in _LEADERLESS
+            if not passes or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def _read(
+    consumer: Consumer,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    keeps_value: Callable[[Message], bool] = lambda _: False,
+) -> list[Message]:
     consumer.assign([TopicPartition(topic, partition, start)])
     messages: list[Message] = []
     deadline = time.monotonic() + _READ_TIMEOUT_S
@@ -273,7 +340,8 @@ def _read(consumer: Consumer, topic: str, partition: int, start: int, end: int) 
                 raise KafkaException(error)
             if (message.offset() or 0) >= end:
                 return messages
-            message.set_value(None)  # only headers matter; a tail of traces would fill the memory
+            if not keeps_value(message):
+                message.set_value(None)  # a tail of traces would fill the memory
             messages.append(message)
     raise PublicationError(
         f"cannot read back {topic} partition {partition}: no end after {_READ_TIMEOUT_S:.0f} s"

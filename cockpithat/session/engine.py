@@ -411,9 +411,14 @@ class SessionEngine:
                 event.vehicle_id,
                 event.session_id,
             )
-        if closed.had(event):
+        is_flag = isinstance(event, SessionEnd) and event.is_failure
+        # Without ids a seq tells what the session had, but no trace that passed had a failure's flag.
+        is_new_flag = (
+            is_flag and closed.event_ids is None and closed.trace is not None and not closed.trace.failed
+        )
+        if closed.had(event) and not is_new_flag:
             return DuplicateIgnored(source)
-        if isinstance(event, SessionEnd) and event.is_failure:
+        if isinstance(event, SessionEnd) and is_flag:
             return self._reopen(closed, event, source)
         if closed.had_seq(event.seq):
             return _conflict(event, source)
@@ -422,11 +427,12 @@ class SessionEngine:
     def _reopen(self, closed: ClosedSession, end: SessionEnd, source: SourceRef) -> Effect:
         """A failure flag came late: the same trace again, as the next revision, with that outcome."""
         trace = closed.trace
-        if trace is None or closed.event_ids is None:
+        if trace is None:
             return _late(end, source, "its session closed too long ago to be judged anew")
         if trace.failed and trace.outcome != Outcome.UNKNOWN:
             return _late(end, source, "its session has closed as a failure already")
-        closed.event_ids.add(end.event_id)
+        if closed.event_ids is not None:
+            closed.event_ids.add(end.event_id)
         if end.seq > closed.highest_seq + 1:
             closed.missing = (*closed.missing, (closed.highest_seq + 1, end.seq - 1))
         closed.highest_seq = max(closed.highest_seq, end.seq)

@@ -31,7 +31,7 @@ from cockpithat.vehicle.log import SnapshotLog
 from stream.context import WorkerContext
 from stream.cutting import fit
 from stream.decoding import Decoder, UndecodableError
-from stream.ledger import ClosedMark, Ledger, Mark, closed_sessions
+from stream.ledger import ClosedMark, Ledger, Mark, closed_sessions, find_trace
 from stream.partitioning import KeyCheck
 from stream.records import Headers, Output, Record
 from stream.roles.base import PartitionedRole, Unit
@@ -46,6 +46,8 @@ _PRIME_TIMEOUT_S = 60.0
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 _RECALLED = 5_000  # summaries of a partition read back for what is over
 _UNJUDGED = 500  # traces read back for those whose summary is not out yet
+_SOUGHT = 20_000  # traces looked through for one that a late failure flag reopens
+_SEEK_MARGIN_MS = 60_000  # between the clocks of worker and broker
 _NO_TICKET = -1  # the snapshot topic has no committed offset to hold
 
 Pair = tuple[Output, Mark]
@@ -66,6 +68,9 @@ class AssembleUnit(Unit):
         self._snapshot_ledger = Ledger(role.context.settings.topics.vehicle_snapshots, partition)
         self._snapshots_ready = False
         self._refused: list[Refused] = []
+        self._recalled: set[bytes | None] = set()  # keys of vehicles with sessions that earlier owners closed
+        self._sought: int | None = None  # offset of the flag whose session's trace is looked for
+        self._found = False
         super().__init__(role.context, role.topic, partition)
 
     def floor(self) -> int | None:
@@ -120,6 +125,7 @@ class AssembleUnit(Unit):
         known = {(mark.vehicle_id, mark.session_id): mark for mark in marks}
         # Traces that are not judged yet have no summary: their own marks say the rest.
         known.update(((mark.vehicle_id, mark.session_id), mark) for mark in await self._closed_in_traces())
+        self._recalled = {_key(vehicle_id) for vehicle_id, _ in known}
         for mark in sorted(known.values(), key=lambda mark: mark.at_ms):
             self._engine.recall(
                 mark.vehicle_id,
@@ -149,7 +155,15 @@ class AssembleUnit(Unit):
         )
 
     def may_process(self, record: Record) -> bool:
-        """While catching up, an event waits for the snapshots of its time: they say who sends any."""
+        """While catching up, an event waits for the snapshots of its time: they say who sends any.
+
+        A failure flag that may be late waits for the trace of its session, if an earlier owner wrote it.
+        """
+        if record.key in self._recalled and b"session_end" in (record.value or b""):
+            return self._snapshots_are_in(record) and self._trace_is_at_hand(record)
+        return self._snapshots_are_in(record)
+
+    def _snapshots_are_in(self, record: Record) -> bool:
         if self._primed:
             return True
         if self._role.reader.reached(self.partition, record.timestamp):
@@ -165,6 +179,47 @@ class AssembleUnit(Unit):
             return True
         return False
 
+    def _trace_is_at_hand(self, record: Record) -> bool:
+        """Whether the engine has what it needs to reopen a session that an earlier owner closed."""
+        if self._sought is not None:
+            return self._sought == record.offset and self._found
+        try:
+            event = self._role.decoder.decode(record.value)
+        except UndecodableError:
+            return True
+        session = (event.vehicle_id, event.session_id)
+        closed = self._engine.closed(*session)
+        if closed is None or closed.trace is not None or closed.is_quarantined:
+            return True
+        if not (isinstance(event, SessionEnd) and event.is_failure):
+            return True
+        if self.ledger.accounts_for(session, record.offset):
+            return True
+        self._sought, self._found = record.offset, False
+        self._role.keep(asyncio.create_task(self._seek_trace(session, closed)))
+        return False
+
+    async def _seek_trace(self, session: tuple[str, str], closed: ClosedSession) -> None:
+        context = self.context
+        topic = context.settings.topics.traces
+
+        def seek() -> Trace | None:
+            value = find_trace(
+                context.reading(),
+                topic,
+                context.partitions.beside(topic, self.partition),
+                session=session,
+                since_ms=closed.wall_ms - _SEEK_MARGIN_MS,
+                limit=_SOUGHT,
+            )
+            return None if value is None else Trace.model_validate_json(value)
+
+        trace = await asyncio.get_running_loop().run_in_executor(context.executor, seek)
+        if trace is not None and not trace.failed:
+            closed.trace = trace
+        self._found = True
+        self._drain()
+
     def _caught_up(self) -> None:
         self._primed = True
         self._role.reader.caught_up(self.partition)
@@ -174,6 +229,7 @@ class AssembleUnit(Unit):
         held = self._engine.hold_offset
         held = record.offset if held is None else min(held, record.offset)
         self._recent = record
+        self._sought = None
         self._prime_deadline = time.monotonic() + _PRIME_TIMEOUT_S
         self.hold.passed(record.offset, record.timestamp)
         try:
