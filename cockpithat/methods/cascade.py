@@ -181,7 +181,7 @@ class Cascade:
             if ruled is not None and ruled.decided_by == Stage.PANEL:
                 if report.asil.rank > ruled.asil.rank:
                     spent.reasons.append(
-                        f"{stage.value} rated {report.asil.value}, the panel {ruled.asil.value}"
+                        f"the {stage.value} rated {report.asil.value}, the panel {ruled.asil.value}"
                     )
                 report, stage = ruled, Stage.PANEL
             elif ruled is not None:

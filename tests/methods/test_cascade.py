@@ -10,7 +10,7 @@ from cockpithat.analysis.local import LocalAttribution
 from cockpithat.contract.base import Asil
 from cockpithat.contract.trace import Trace
 from cockpithat.llm import Role
-from cockpithat.methods.cascade import Cascade, Stage, panel_cost
+from cockpithat.methods.cascade import Cascade, CascadeOptions, Stage, after_local, panel_cost
 from tests.methods.support import Rig, player
 from tests.support.chat_server import Reply, Request, serve
 
@@ -32,17 +32,30 @@ def like_the_local_verdict(trace: Trace) -> Any:
 
 
 async def test_a_sure_local_verdict_costs_nothing(demos: list[Trace]) -> None:
-    """A session whose hazard is rated B or less, with evidence, and a bar that it reaches."""
     local = LocalAttribution()
-    trace = next(
-        t for t in demos if local.judge(t).asil not in (Asil.C, Asil.D) and not local.judge(t).contested
-    )
+    bar = CascadeOptions(local_confidence=0.5)
+    trace = next(t for t in demos if after_local(local.judge(t), bar) is None)
     with serve(player()) as server:
         async with Rig(server) as rig:
-            report = await rig.method(Cascade, local_confidence=0.0).attribute(trace)
+            report = await rig.method(Cascade, local_confidence=0.5).attribute(trace)
     assert not server.requests and report.tokens.input == 0
     assert (report.method, report.decided_by, report.degraded) == ("cascade", Stage.LOCAL, None)
     assert (report.step, report.agent) == (local.judge(trace).step, local.judge(trace).agent)
+
+
+def test_what_makes_a_local_verdict_unsure(demos: list[Trace]) -> None:
+    options = CascadeOptions()
+    sure = next(
+        report
+        for report in map(LocalAttribution().judge, demos)
+        if report.severity.floor == Asil.B and report.confidence >= options.local_confidence
+    )
+    assert after_local(sure, options) is None
+    vague = [h.model_copy(update={"evidence": ()}) for h in sure.hypotheses]
+    for change in ({"confidence": 0.59}, {"contested": True}, {"hypotheses": tuple(vague)}):
+        assert after_local(sure.model_copy(update=change), options) == Stage.JUDGE, change
+    severe = sure.severity.model_copy(update={"floor": Asil.C})
+    assert after_local(sure.model_copy(update={"severity": severe}), options) == Stage.PANEL
 
 
 async def test_a_judge_that_is_sure_and_agrees_settles_it_on_the_cheap_endpoint(unsure: Trace) -> None:

@@ -291,7 +291,8 @@ class LocalAgentRx(LocalMethod[RxOptions]):
 
     name = NAME
     options_type = RxOptions
-    unsettled = 0.5  # weight from which a violation alone may be the decisive one
+    unsettled = 0.5  # weight from which violations of a step may be decisive
+    comparable = 0.8  # share of the heaviest step's weight from which an earlier one is preferred
 
     def identity(self) -> dict[str, Any]:
         return self.options.identity()
@@ -307,7 +308,9 @@ class LocalAgentRx(LocalMethod[RxOptions]):
             if violation.step in acting:
                 known = scores.get(violation.step, 0.0)
                 scores[violation.step] = 1.0 - (1.0 - known) * (1.0 - min(violation.weight, 0.99))
-        first = next((step for step in sorted(scores) if scores[step] >= self.unsettled), None)
+        # Rules give false alarms: the first counts that is about as heavy as the heaviest.
+        bar = max(self.unsettled, self.comparable * max(scores.values(), default=0.0))
+        first = next((step for step in sorted(scores) if scores[step] >= bar), None)
         reasons: tuple[str, ...] = ()
         if first is None:
             first, scores, reasons = self._unviolated(examination, scores)
