@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cockpithat.contract.trace import Trace
+from cockpithat.formats.agentrx import AgentRx
 from cockpithat.formats.assembly import assemble
 from cockpithat.formats.base import Format, ReadOptions
 from cockpithat.formats.cockpit import Cockpit
@@ -17,7 +18,9 @@ from cockpithat.formats.scenario import Scenario
 from cockpithat.formats.whowhen import WhoWhen
 
 AUTO = "auto"
-FORMATS: dict[str, Format] = {known.name: known for known in (Cockpit(), OpenAIChat(), Scenario(), WhoWhen())}
+FORMATS: dict[str, Format] = {
+    known.name: known for known in (AgentRx(), Cockpit(), OpenAIChat(), Scenario(), WhoWhen())
+}
 
 
 def load(path: Path | str, format: str = AUTO, options: ReadOptions | None = None) -> Iterator[Trace]:
