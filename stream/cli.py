@@ -75,6 +75,18 @@ def cli(context: click.Context, verbose: bool) -> None:
     "--jobs", type=click.IntRange(1, 64), help="Sessions at a time; 4 for analysts that wait for a network."
 )
 @click.option("--all", "everything", is_flag=True, help="Judge sessions that passed, too.")
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    help="Give each report the range of steps that holds the decisive one (docs/benchmark.md).",
+)
+@click.option(
+    "--coverage",
+    default=0.8,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Coverage of that range.",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON Lines, one report a line.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write to this file.")
 def attribute(
@@ -86,6 +98,8 @@ def attribute(
     config: Path | None,
     jobs: int | None,
     everything: bool,
+    calibration: Path | None,
+    coverage: float,
     as_json: bool,
     output: Path | None,
 ) -> None:
@@ -96,6 +110,11 @@ def attribute(
 
     settings = _settings(config, None)
     chosen = create(method, analysts, settings.attribution)
+    if calibration is not None:
+        from cockpithat.calibration.method import Calibrated, RangePolicy
+        from cockpithat.calibration.model import read_calibration
+
+        chosen = Calibrated(chosen, read_calibration(calibration), RangePolicy(coverage=coverage))
     inputs = Inputs(files, format_name, state_map, tell, settings.engine, settings.graph)
     at_a_time = jobs or (1 if analysts == "local" else 4)
     _spare_inputs(output, *files, *([state_map] if state_map else []))
@@ -489,6 +508,7 @@ def _explain(error: Exception) -> int:
 # By name, so that no module is imported for an error that it did not raise.
 _FOR_PEOPLE = {
     "BrokerError",
+    "CalibrationError",
     "ConfigurationError",
     "FormatError",
     "PanelNotConfiguredError",

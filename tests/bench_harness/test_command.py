@@ -29,10 +29,14 @@ class Done:
 
 
 def bench(*arguments: str | Path, code: int = 0) -> Done:
-    """The command in this process, through the command line's own entry point."""
+    return command("bench", *arguments, code=code)
+
+
+def command(*arguments: str | Path, code: int = 0) -> Done:
+    """A command in this process, through the command line's own entry point."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as stop:
-        main(["bench", *map(str, arguments)])
+        main(list(map(str, arguments)))
     assert (stop.value.code or 0) == code, err.getvalue()
     return Done(out.getvalue(), err.getvalue())
 
@@ -97,6 +101,20 @@ def test_calibrate_writes_what_it_checked_and_bench_uses_it(
     assert ranged["step"] == figures(data / "hand-crafted", "--method", "longest-step")["step"]
     wrong = bench(data, "--method", "random", "--calibration", out, code=1)
     assert "not for random" in wrong.stderr
+
+
+def test_attribute_takes_a_calibration(data: Path, logs: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "c.json"
+    bench("calibrate", logs["longest-step"], "--out", out)
+    file = min((data / "hand-crafted").glob("*.json"))
+    options = ["--method", "longest-step", "--calibration", out, "--coverage", "0.9", "--json"]
+    (line,) = command("attribute", file, *options).stdout.splitlines()
+    held = json.loads(line)["step_range"]
+    assert held["coverage"] == 0.9 and held["first"] <= json.loads(line)["step"] <= held["last"]
+    wrong = command("attribute", file, "--calibration", out, code=1)
+    assert "not for cockpithat" in wrong.stderr and wrong.stderr.count("\n") == 1
+    absent = command("attribute", file, "--calibration", tmp_path / "absent", code=1)
+    assert "cannot be read" in absent.stderr
 
 
 def test_the_scripts_scorer_reads_a_prediction_log(data: Path, tmp_path: Path) -> None:

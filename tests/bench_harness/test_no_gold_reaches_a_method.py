@@ -1,8 +1,8 @@
 """No gold string reaches a prompt or a feature: every loader, every method, through the harness itself.
 
 Each data set is loaded twice, once as it is and once with every gold field replaced by a mark (labels,
-reasons, right answers, reference actions, rewards). A method must say the same on both, send the same requests,
-and no request and no trace may hold a mark.
+reasons, right answers, reference actions, rewards). A method must say the same on both and send the same
+requests, and no request and no trace may hold a mark.
 """
 
 from __future__ import annotations
