@@ -192,7 +192,7 @@ class Unit(ABC):
     ) -> tuple[Output, Mark] | None:
         """The dead letter of ``record``; ``None`` when it is out already, by the ledger of its topic."""
         name = identity(record.topic, record.partition, record.offset)
-        ledger = ledger or self.ledger
+        ledger = self.ledger if ledger is None else ledger  # an empty one is false
         if ledger.has(name):
             return None
         topic = self.context.settings.topics.dlq(record.topic)
