@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format typecheck unit bench docs wheel clean
+.PHONY: help install demo test test-chaos lint format typecheck unit bench bench-latency bench-library soak docs wheel clean
 
 help: ## What there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 12
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer on the PATH; install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
@@ -48,7 +48,26 @@ typecheck: $(VENV)/.installed-dev ## mypy --strict
 unit: $(VENV)/.installed-dev ## All tests
 	$(BIN)/pytest --durations=15
 
-bench: $(VENV)/.installed-dev ## Benchmarks
+test-chaos: $(VENV)/.installed-dev ## Kills, rebalances, a broker restart and faults on Apache Kafka, full form
+	$(BIN)/pytest tests/chaos --chaos-full --durations=0
+
+bench: $(VENV)/.installed-dev .cache/bench/quix/.installed ## Throughput on Apache Kafka beside bare loops, Faust and Quix Streams; latency
+	$(BIN)/python -m tests.bench.stream.bench
+	$(BIN)/python -m tests.bench.stream.latency
+
+bench-latency: $(VENV)/.installed-dev ## From a session's end to its alert at 50 sessions a second
+	$(BIN)/python -m tests.bench.stream.latency
+
+soak: $(VENV)/.installed-dev ## Two simulated hours of 500 vehicles, as fast as it goes
+	$(BIN)/python -m tests.bench.stream.soak
+
+# Quix Streams pins an older client, so it has an environment of its own.
+.cache/bench/quix/.installed:
+	$(PYTHON) -m venv .cache/bench/quix
+	.cache/bench/quix/bin/python -m pip --disable-pip-version-check install -q quixstreams==3.28.1
+	@touch $@
+
+bench-library: $(VENV)/.installed-dev ## Benchmarks of the library: graph, snapshots, local methods
 	@for file in $$(find tests/bench -name 'bench_*.py' | sort); do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 docs: $(VENV)/.installed ## Generated parts: schemas/ and docs/configuration.md
