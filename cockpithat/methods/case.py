@@ -32,7 +32,7 @@ _MAX_REFERENCE = 1_200  # characters
 
 @dataclass
 class Case:
-    """Not frozen only for its cached parts; nothing else of it changes."""
+    """Only its cached parts and the reservation change."""
 
     trace: Trace
     examination: Examination
@@ -42,6 +42,7 @@ class Case:
     role: Role = Role.ANALYST
     ground_truth: str | None = None
     trace_tokens: int | None = None
+    reserved: int = 0  # tokens of calls under way
 
     @property
     def n(self) -> int:
@@ -82,21 +83,27 @@ class Case:
             {"role": "system", "content": prompt(SYSTEM).fill(nonce=envelope.nonce)},
             {"role": "user", "content": f"{envelope.text}\n\n{role}{prompt(name).fill(**slots)}"},
         ]
-        self._within_budget(messages)
-        return await ask(self.line, self.role, messages, schema, read, purpose)
+        reserved = self._reserve(messages)
+        try:
+            return await ask(self.line, self.role, messages, schema, read, purpose)
+        finally:
+            self.reserved -= reserved
 
-    def _within_budget(self, messages: Sequence[Message]) -> None:
+    def _reserve(self, messages: Sequence[Message]) -> int:
+        """Set aside what a call may use, so that calls at the same time do not share what is left."""
         if self.trace_tokens is None:
-            return
+            return 0
         used = self.line.ledger.tokens
-        spent = used.input + used.output
-        estimate = message_tokens([message["content"] for message in messages])
+        spent = used.input + used.output + self.reserved
         settings = self.line.client.settings.role(self.role)
-        reserve = estimate + (settings.max_output_tokens if settings else 0)
-        if spent + reserve > self.trace_tokens:
+        wanted = message_tokens([message["content"] for message in messages])
+        wanted += settings.max_output_tokens if settings else 0
+        if spent + wanted > self.trace_tokens:
             raise BudgetExhaustedError(
-                f"the trace's budget of {self.trace_tokens} tokens is spent ({spent} used, {reserve} needed)"
+                f"the trace's budget of {self.trace_tokens} tokens is spent ({spent} used, {wanted} needed)"
             )
+        self.reserved += wanted
+        return wanted
 
 
 def section(title: str, lines: Sequence[str]) -> str:

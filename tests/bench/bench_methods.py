@@ -1,7 +1,7 @@
 """Calls and tokens a trace of every method with a model, on the Who&When runs at hand.
 
-``python -m tests.bench.bench_methods [RUNS]`` asks a played model and counts requests with ``o200k_base``: what
-is sent, schema included, and what comes back. The model answers every form correctly and briefly; in
+``python -m tests.bench.bench_methods [RUNS]`` asks a played model and counts requests with ``o200k_base``:
+what is sent, schema included, and what comes back. The model answers every form correctly and briefly; in
 step-by-step it says "no" at every step, so that each log is read to its end. RUNS is the number of runs a
 split, evenly spread over their lengths; default: all.
 """

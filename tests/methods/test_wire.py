@@ -196,6 +196,18 @@ async def test_a_trace_budget_ends_the_calls(kind: Any, whowhen: list[Trace]) ->
     check(whowhen[1], report)
 
 
+async def test_calls_at_the_same_time_share_the_budget(whowhen: list[Trace]) -> None:
+    """ECHO asks six questions at once: what is left of the budget is set aside for each as it is asked."""
+    with serve(player()) as server:
+        async with Rig(server) as rig:
+            full = await rig.method(Echo).attribute(whowhen[3])
+            server.requests.clear()
+            budget = (full.tokens.input + full.tokens.output) // 2
+            report = await rig.method(Echo, trace_tokens=budget).attribute(whowhen[3])
+    assert 0 < len(server.requests) < 6
+    assert report.tokens.input + report.tokens.output <= budget
+
+
 @pytest.mark.parametrize("kind", METHODS)
 async def test_a_deadline_bounds_the_whole(kind: Any, demos: list[Trace]) -> None:
     loop = asyncio.get_running_loop()
