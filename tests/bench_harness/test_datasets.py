@@ -136,7 +136,7 @@ def test_unusable_data_sets_say_what_to_do(tmp_path: Path, shared_data: Path) ->
 
 def test_another_byte_of_data_is_another_digest(shared_data: Path, tmp_path: Path) -> None:
     source = min((shared_data / "whowhen" / "hand-crafted").glob("*.json"))
-    copy = tmp_path / "1.json"
+    copy = tmp_path / source.name
     copy.write_bytes(source.read_bytes())
     assert load_dataset(Source(copy)).digest == load_dataset(Source(source)).digest
     copy.write_bytes(source.read_bytes() + b"\n")
