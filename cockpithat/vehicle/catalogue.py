@@ -43,6 +43,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 Bounds = tuple[float, float]
+PlainBounds = dict[type, dict[str, Bounds]]
 
 
 class CatalogueError(ValueError):
@@ -137,7 +138,7 @@ class SignalCatalogue:
         self._signals = {name: dict(specs) for name, specs in signals.items()}
         self._order = sorted(self._signals, key=_version_key, reverse=True)
         self._resolved: dict[str, dict[str, SignalSpec]] = {}
-        self._bounds: dict[str, tuple[dict[str, Bounds], dict[str, Bounds]]] = {}
+        self._bounds: dict[str, PlainBounds] = {}
         self.default_age_ms = default_age_ms
         self.catalogue_id = catalogue_id
         self.version = version
@@ -280,8 +281,8 @@ class SignalCatalogue:
             usable = isinstance(value, bool | int | float | str)
         return (value, SignalQuality.VALID) if usable else (None, SignalQuality.INVALID)
 
-    def plain_bounds(self, version: str) -> tuple[dict[str, Bounds], dict[str, Bounds]]:
-        """Of signals that are a bare number: what a float, and what an integer, may be (inclusive).
+    def plain_bounds(self, version: str) -> PlainBounds:
+        """Of bare numbers and booleans: what a float, an integer, a boolean may be (inclusive).
 
         A reading within is ``VALID`` as it stands, which is what :meth:`check` says too; for all else
         ask that. Most readings are such, and two comparisons are a tenth of its work.
@@ -302,7 +303,12 @@ class SignalCatalogue:
                     integers[path] = bounds
                     if spec.datatype in _FLOATS:
                         floats[path] = bounds
-            known = self._bounds[version] = floats, integers
+            booleans: dict[str, Bounds] = {
+                path: (False, True)
+                for path, spec in self._specs(version).items()
+                if spec.datatype == "boolean"
+            }
+            known = self._bounds[version] = {float: floats, int: integers, bool: booleans}
         return known
 
     def max_age_ms(self, path: str, version: str) -> int:

@@ -600,11 +600,11 @@ class SnapshotLog:
 
     def _readings(self, signals: dict[str, VssValue], version: str) -> dict[str, Reading]:
         check = self.catalogue.check
-        floats, integers = self.catalogue.plain_bounds(version)
+        plain = self.catalogue.plain_bounds(version)
         readings: dict[str, Reading] = {}
         for path, value in signals.items():
-            kind = type(value)
-            bounds = floats.get(path) if kind is float else integers.get(path) if kind is int else None
+            known = plain.get(type(value))
+            bounds = None if known is None else known.get(path)
             if bounds is not None and bounds[0] <= value <= bounds[1]:  # type: ignore[operator]
                 readings[path] = Reading(value, SignalQuality.VALID)
             else:

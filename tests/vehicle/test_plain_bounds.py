@@ -15,22 +15,25 @@ TRIED = (-1e300, -40.0, -1.0, 0.0, 0.5, 1.0, 50.0, 100.0, 101.0, 255.0, 256.0, 1
 @pytest.mark.parametrize("version", [*VERSIONS, "4", "unheard of"])
 def test_bounds_agree_with_the_check(version: str) -> None:
     catalogue = SignalCatalogue.shipped()
-    floats, integers = catalogue.plain_bounds(version)
-    assert floats and integers
-    for bounds, kind in ((floats, float), (integers, int)):
-        for path, (low, high) in bounds.items():
+    plain = catalogue.plain_bounds(version)
+    assert all(plain[kind] for kind in (float, int, bool))
+    for kind in (float, int):
+        for path, (low, high) in plain[kind].items():
             edges = [edge for edge in (low, high, low - 1, high + 1) if math.isfinite(edge)]
             for value in map(kind, (*TRIED, *edges)):
                 expected = (
                     (value, SignalQuality.VALID) if low <= value <= high else (None, SignalQuality.INVALID)
                 )
                 assert catalogue.check(path, value, version) == expected, path
+    for path in plain[bool]:
+        for answer in (False, True):
+            assert catalogue.check(path, answer, version) == (answer, SignalQuality.VALID), path
 
 
 def test_what_no_number_can_be_is_left_to_the_check() -> None:
     """Signals with a list of values, or with a reading that stands for none, have no bounds."""
     catalogue = SignalCatalogue.shipped()
-    floats, integers = catalogue.plain_bounds("4.0")
-    for path in integers | floats:
+    plain = catalogue.plain_bounds("4.0")
+    for path in plain[int] | plain[float]:
         spec = catalogue.spec(path, "4.0")
         assert spec is not None and spec.allowed is None and not spec.not_available

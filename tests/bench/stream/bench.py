@@ -306,7 +306,8 @@ def versions(broker: KafkaBroker) -> str:
     parts = [f"{name} {version(name)}" for name in names]
     return (
         f"Python {platform.python_version()}, librdkafka {confluent_kafka.libversion()[0]}, "
-        f"{', '.join(parts)}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start, {type(broker).__name__}"
+        f"{', '.join(parts)}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start, "
+        f"{type(broker).__name__}"
     )
 
 

@@ -69,7 +69,8 @@ class Alerts(threading.Thread):
 class Generator:
     """Sends in real time; ``ended`` and ``covered`` say when, by session."""
 
-    def __init__(self, cluster: Cluster, vehicles: int, rate: float, seconds: float) -> None:
+    def __init__(self, cluster: Cluster, vehicles: int, rate: float, seconds: float, span_s: float) -> None:
+        self._span_ms = int(span_s * 1000)
         self.ended: dict[str, float] = {}
         self.covered: dict[str, float] = {}
         self.late_s = 0.0
@@ -91,13 +92,14 @@ class Generator:
             opening = now - begun < self._seconds
             if not opening and not due and not self._pending:
                 break
-            while opening and opened < (now - begun) * self._rate:
+            # Not before every vehicle has said once what state it is in.
+            while opening and opened < (now - begun - 2.0) * self._rate:
                 number = opened * 7 % self._vehicles  # spread over the partitions and the second
                 start_ms = int(now * 1000)
-                for ts, value in fleet.session(opened, names[number], start_ms, int(SPAN_S * 1000)):
+                for ts, value in fleet.session(opened, names[number], start_ms, self._span_ms):
                     heapq.heappush(due, (ts, serial, number, value))
                     serial += 1
-                self._dark_until[number] = start_ms + int(SPAN_S * 1000)
+                self._dark_until[number] = start_ms + self._span_ms
                 opened += 1
             while due and due[0][0] <= now * 1000:
                 ts, _, number, value = heapq.heappop(due)
@@ -112,7 +114,7 @@ class Generator:
                 first_ms = int(at * 1000) - 1_000
                 for number in range(slot % SLOTS, self._vehicles, SLOTS):
                     dark = self._dark_until.get(number, 0)
-                    light = not dark - 0.4 * SPAN_S * 1000 <= first_ms + 900 <= dark
+                    light = not dark - 0.4 * self._span_ms <= first_ms + 900 <= dark
                     producer.produce(
                         lists, fleet.one_second(keys[number], first_ms, light=light), keys[number]
                     )
@@ -145,7 +147,9 @@ def percentiles(values: Sequence[float]) -> str:
     return f"p50 {at[0]:,.0f} ms, p90 {at[1]:,.0f} ms, p99 {at[2]:,.0f} ms, max {ordered[-1] * 1000:,.0f} ms"
 
 
-def measure(broker: KafkaBroker, seconds: float, rate: float, vehicles: int, warm_s: float) -> int:
+def measure(
+    broker: KafkaBroker, seconds: float, rate: float, vehicles: int, warm_s: float, span_s: float = SPAN_S
+) -> int:
     """Print the percentiles; 1 when alerts are missing."""
     cluster = Cluster(
         broker,
@@ -163,7 +167,7 @@ def measure(broker: KafkaBroker, seconds: float, rate: float, vehicles: int, war
             worker.wait_ready()
             time.sleep(3)
             alerts.start()
-            generator = Generator(cluster, vehicles, rate, seconds)
+            generator = Generator(cluster, vehicles, rate, seconds, span_s)
             begun = time.time()
             cpu = time.process_time()
             generator.run()
@@ -178,11 +182,11 @@ def measure(broker: KafkaBroker, seconds: float, rate: float, vehicles: int, war
         finally:
             alerts.stop()
             worker.terminate()
-    counted = [n for n, at in generator.ended.items() if at - begun > warm_s + SPAN_S and n in alerts.seen]
+    counted = [n for n, at in generator.ended.items() if at - begun > warm_s + span_s and n in alerts.seen]
     missing = [n for n in generator.ended if n not in alerts.seen]
     print(
         f"{len(generator.ended)} sessions in {took:.0f} s on {vehicles:,} vehicles, {rate:g} sessions/s and "
-        f"{vehicles * 10:,} snapshots/s; {len(counted)} counted, those after {warm_s + SPAN_S:.0f} s; "
+        f"{vehicles * 10:,} snapshots/s; {len(counted)} counted, those after {warm_s + span_s:.0f} s; "
         f"alerts missing: {len(missing)}\nworker {busy / took:.0%} of a core, {resident:,.0f} MiB; "
         f"generator {cpu / took:.0%} of a core, at most {generator.late_s * 1000:.0f} ms late; "
         f"load {os.getloadavg()[0]:.1f}"
@@ -216,6 +220,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--sessions", type=float, default=50.0, help="sessions a second")
     parser.add_argument("--vehicles", type=int, default=2_400)
+    parser.add_argument("--span", type=float, default=SPAN_S, help="seconds that a session lasts")
     parser.add_argument("--warm", type=float, default=5.0, help="seconds at the start that do not count")
     args = parser.parse_args(argv)
     try:
@@ -225,7 +230,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         print(versions(broker))
-        return measure(broker, args.seconds, args.sessions, args.vehicles, args.warm)
+        return measure(broker, args.seconds, args.sessions, args.vehicles, args.warm, args.span)
     finally:
         broker.close()
 

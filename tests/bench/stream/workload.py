@@ -93,23 +93,27 @@ def interleaved(sessions: int, vehicles: int, *, first: int = 0) -> list[Message
 
 
 @cache
-def signals() -> tuple[str, ...]:
-    """VSS paths that rules watch and that a number fits."""
+def signals() -> tuple[tuple[str, str], ...]:
+    """VSS paths that rules watch, with their datatypes: numbers and booleans, as nearly all are."""
     catalogue = SignalCatalogue.shipped()
     return tuple(
-        sorted(
-            path
-            for path in catalogue.paths("4.0")
-            if (spec := catalogue.spec(path, "4.0")) and spec.datatype in {"float", "uint8", "boolean"}
-        )
+        (path, spec.datatype)
+        for path in sorted(catalogue.paths("4.0"))
+        if (spec := catalogue.spec(path, "4.0")) and spec.datatype in {"float", "uint8", "boolean"}
     )
+
+
+def _value(datatype: str, rng: random.Random) -> bool | int | float:
+    if datatype == "boolean":
+        return rng.random() < 0.5
+    return rng.randrange(100) if datatype == "uint8" else round(rng.uniform(0, 100), 1)
 
 
 def snapshot(
     vehicle: str, ts: int, rng: random.Random, *, full: bool = False, count: int = 8
 ) -> dict[str, Any]:
     """One snapshot in wire form: ``count`` signals in a delta, all in a full one."""
-    paths: Sequence[str] = signals() if full else rng.sample(signals(), k=count)
+    chosen: Sequence[tuple[str, str]] = signals() if full else rng.sample(signals(), k=count)
     return {
         "type": "vehicle_snapshot",
         "schema_version": "1.0",
@@ -117,7 +121,7 @@ def snapshot(
         "ts": ts,
         "kind": "full" if full else "delta",
         "vss_version": "4.0",
-        "signals": {path: round(rng.uniform(0, 100), 1) for path in paths},
+        "signals": {path: _value(datatype, rng) for path, datatype in chosen},
     }
 
 
