@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from cockpithat.analysis.clues import Clue
 from cockpithat.analysis.detectors.registry import find_clues
@@ -13,6 +14,9 @@ from cockpithat.contract.base import Asil, Category
 from cockpithat.contract.reports import Evidence
 from cockpithat.contract.trace import Trace
 
+if TYPE_CHECKING:
+    from cockpithat.ranking.model import Ranker, Ranking
+
 _SAME_AGENT = 0.3
 _ELSEWHERE = 0.1
 _CONSEQUENCE = 0.35
@@ -21,11 +25,25 @@ _CONSEQUENCE = 0.35
 class Examination:
     """Hazards and clues of one trace; every method shares it, with or without a language model."""
 
-    def __init__(self, trace: Trace, engine: HazardEngine) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        engine: HazardEngine,
+        ranker: Ranker | None = None,
+        *,
+        rated_by_ranker: bool = True,
+    ) -> None:
         self.trace = trace
+        self.ranker = ranker
+        self.rated_by_ranker = rated_by_ranker
         self.view = TraceView(trace)
         self.hazards: HazardFindings = engine.scan(trace)
         self.clues: tuple[Clue, ...] = find_clues(self.view, self.hazards)
+
+    @cached_property
+    def ranking(self) -> Ranking | None:
+        """The trained ranking of the steps; ``None`` without a ranker, or where no weights apply."""
+        return self.ranker.rank(self) if self.ranker is not None else None
 
     @cached_property
     def floor(self) -> Asil:

@@ -15,6 +15,7 @@ from cockpithat.analysis.support import supports_in
 from cockpithat.consensus import Decision, decide, mechanical_resolution
 from cockpithat.contract.reports import Candidate, Report, RootCause, Suspicion
 from cockpithat.contract.trace import Trace
+from cockpithat.ranking.model import load_ranker
 
 METHOD = "cockpithat"
 ANALYSTS = "local"
@@ -31,12 +32,14 @@ class LocalAttribution:
         self.settings = settings or AttributionSettings()
         self.rules = self.settings.rules()
         self.engine = HazardEngine(self.rules)
+        self.ranker = load_ranker(self.settings.ranker_file) if self.settings.ranker else None
         panel = [analyst.name for analyst in LOCAL_ANALYSTS]
-        self.provenance = provenance_of(self.settings, self.rules, method=METHOD, panel=panel)
+        weights = self.ranker.digest if self.ranker is not None else None
+        self.provenance = provenance_of(self.settings, self.rules, method=METHOD, panel=panel, ranker=weights)
 
     def examine(self, trace: Trace) -> Examination:
         """Hazards and clues of a trace, for methods that add analysts of their own."""
-        return Examination(trace, self.engine)
+        return Examination(trace, self.engine, self.ranker, rated_by_ranker=self.settings.ranker_rates)
 
     def opinions(self, examination: Examination) -> tuple[Opinion, ...]:
         """What each local analyst says; none on a trace without steps."""

@@ -37,6 +37,15 @@ class AttributionSettings(BaseModel):
     rules_file: Path | None = Field(
         None, description="hazard rules of the operator, in place of the product's own (docs/rules.md)"
     )
+    ranker_file: Path | None = Field(
+        None, description="weights of the ranker, in place of the product's own (docs/local-analyst.md)"
+    )
+    ranker: bool = Field(True, description="whether the trained ranker votes; without it nothing is trained")
+    ranker_rates: bool = Field(
+        True,
+        description="whether the ranker rates failed sessions that no hazard rule covers, from speed, weather, road "
+        "and driver; such a rating asks for a person",
+    )
     consensus: ConsensusSettings = Field(
         default_factory=ConsensusSettings, description="parameters of the panel's vote"
     )
@@ -64,7 +73,9 @@ def config_digest(settings: AttributionSettings, rules: RuleSet, **more: Any) ->
     the method that runs it passes what of it matters in ``more``.
     """
     content = {
-        "settings": settings.model_dump(mode="json", exclude={"rules_file", "alert_url", "panel"}),
+        "settings": settings.model_dump(
+            mode="json", exclude={"rules_file", "ranker_file", "alert_url", "panel"}
+        ),
         "rules": rules.model_dump(mode="json", by_alias=True, exclude_none=True),
         **more,
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from cockpithat.analysis.doings import Doing, Doings
 from cockpithat.analysis.roles import agent_key, is_machine, is_person, is_safety
 from cockpithat.analysis.tool_signals import Value, commands_of
 from cockpithat.contract.trace import Step, Trace
@@ -125,6 +126,26 @@ class TraceView:
     def commands(self) -> list[dict[str, Value]]:
         """What each step sets out to change, by VSS path."""
         return [commands_of(step) if step.intended or step.tool_calls else {} for step in self.steps]
+
+    @cached_property
+    def doings(self) -> list[Doing]:
+        """What each step does: look, change, talk."""
+        return self._doings.steps
+
+    @cached_property
+    def _doings(self) -> Doings:
+        return Doings(self.steps, self.commands)
+
+    @cached_property
+    def bus_paths(self) -> tuple[str, ...]:
+        """Signals that the bus shows at the first or last step that carries state."""
+        states = [step.state for step in (*self.steps[:1], *self.steps[-1:]) if step.state is not None]
+        return tuple(sorted({path for state in states for path in (*state.before, *state.after)}))
+
+    @cached_property
+    def moving_paths(self) -> frozenset[str]:
+        """Signals that move by themselves, such as speed: a reading of them is soon another."""
+        return self._doings.drifting
 
     @cached_property
     def characters(self) -> dict[str, int]:

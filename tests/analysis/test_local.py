@@ -53,7 +53,7 @@ class TestAFullReport:
             min(report.marginals.step, report.marginals.agent, report.marginals.category), abs=1e-4
         )
         assert report.candidates[0].step == 2
-        assert {h.analyst for h in report.hypotheses} == {"safety", "evidence", "mass", "length"}
+        assert {h.analyst for h in report.hypotheses} == {"safety", "evidence", "ranker", "mass", "length"}
         assert all(h.weight is not None for h in report.hypotheses)
         assert report.evidence
         assert report.tokens.input == report.tokens.output == 0

@@ -6,10 +6,12 @@ from cockpithat.analysis.analysts.base import LocalAnalyst
 from cockpithat.analysis.analysts.evidence import EvidenceAnalyst
 from cockpithat.analysis.analysts.rankers import LengthAnalyst, MassAnalyst
 from cockpithat.analysis.analysts.safety import SafetyAnalyst
+from cockpithat.ranking.analyst import RankerAnalyst
 
 LOCAL_ANALYSTS: tuple[LocalAnalyst, ...] = (
     SafetyAnalyst(),
     EvidenceAnalyst(),
+    RankerAnalyst(),
     MassAnalyst(),
     LengthAnalyst(),
 )

@@ -9,6 +9,9 @@ from cockpithat.consensus import SAFETY_ANALYST
 from cockpithat.contract.base import Category
 from cockpithat.contract.reports import Hypothesis
 
+_SURE = 0.5
+"""Share of the ranking from which on a hazard is put down to its first step and not to the order."""
+
 _APPROVED = "safety_approved"
 _CONSEQUENCES = frozenset({"hazard_caused", "hazard_in_doubt"})
 _SAFETY_KINDS = frozenset({"safety_not_asked", "safety_warning_ignored", _APPROVED})
@@ -66,6 +69,11 @@ def _category(examination: Examination, found: Found, step: int) -> Category:
 def _blame(examination: Examination, found: Found) -> tuple[int, str, str]:
     """Step and agent behind a hazard: who approved it, else who ordered it, else who was acting."""
     view = examination.view
+    ranking = examination.ranking
+    if ranking is not None and view.embodied and ranking.step <= found.seen_at:
+        share = ranking.by_step[ranking.step]
+        if share >= _SURE:
+            return ranking.step, view.steps[ranking.step].agent, "the evidence leads back to this step"
     approval = next(
         (c for c in reversed(examination.clues) if c.kind == _APPROVED and c.step <= found.seen_at), None
     )

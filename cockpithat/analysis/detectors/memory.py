@@ -20,6 +20,7 @@ _CURRENT_USER = (
     "driver_profile",
     "user_id",
     "active_user",
+    "speaker",
 )
 _DOMAINS: dict[str, tuple[str, ...]] = {
     "climate": ("climate", "hvac", "heating", "temperature", "klima", "空调"),
@@ -37,7 +38,7 @@ _DOMAINS: dict[str, tuple[str, ...]] = {
 
 
 class ForeignMemory:
-    """``memory_of_other_owner`` and ``memory_of_other_domain``."""
+    """``memory_of_other_owner``, ``memory_of_other_domain`` and ``memory_of_other_session``."""
 
     name = "memory"
 
@@ -59,10 +60,15 @@ class ForeignMemory:
                     elif current is None and first_owner is not None and ref.owner != first_owner:
                         yield self._clue("memory_of_other_owner", view, i, ref, 0.5)
                     first_owner = first_owner or ref.owner
+                if ref.session_id and ref.session_id != view.trace.session_id and ref.value is not None:
+                    yield self._clue("memory_of_other_session", view, i, ref, 0.4)
                 yield from self._domain(view, i, ref)
 
     def _domain(self, view: TraceView, index: int, ref: MemoryRef) -> Iterator[Clue]:
         domain = _domain_of(ref.domain or "") or _domain_of(ref.key)
+        if ref.domain and ref.value is not None and not _belongs(ref.domain):
+            yield self._clue("memory_of_other_domain", view, index, ref, 0.6)
+            return
         if domain is None:
             return
         for j in (index, *view.following(index, _REACH)):
@@ -91,6 +97,21 @@ class ForeignMemory:
 def _domain_of(text: str) -> str | None:
     lowered = text[:200].lower()
     return next((name for name, words in _DOMAINS.items() if any(word in lowered for word in words)), None)
+
+
+_COCKPIT = (
+    "vehicle", "car", "cabin", "driver", "display", "drive", "driving", "cockpit", "assist", "profile", "preference",
+    "fahrzeug", "fahrer", "environment", "road", "body", "safety", "memory", "车",
+)  # fmt: skip
+
+
+def _belongs(domain: str) -> bool:
+    """Whether a domain is one of a car's cockpit at all."""
+    lowered = domain[:200].lower().replace("_", " ")
+    words = lowered.split()
+    return _domain_of(domain) is not None or any(
+        w in words or (not w.isascii() and w in lowered) for w in _COCKPIT
+    )
 
 
 def _domain_of_path(path: str) -> str | None:

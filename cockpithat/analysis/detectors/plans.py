@@ -18,6 +18,7 @@ _ADHERENCE = Category.PLAN_ADHERENCE_FAILURE
 _PLANNING = Category.PLANNING_FAILURE
 _SPEED = "Vehicle.Speed"
 _MOVING = 5.0  # km/h
+_REACH = 40  # steps over which a plan's items are followed
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class PlanAdherence:
                             0.5,
                             _PLANNING,
                         )
+            if len(step.plan) >= 2 or (step.plan and view.acts(i)):
+                yield from _order_of_work(view, i)
             if step.plan_item is None or not view.acts(i):
                 continue
             yield from _deviations(view, i, items)
@@ -90,6 +93,33 @@ class PlanAdherence:
         elif any(at is not None for at in done) and done and done[-1] is None:
             last = max(at for at in done if at is not None)
             yield _clue("plan_left_unfinished", view, last, _said(view, last), 0.25, _ADHERENCE)
+
+
+def _order_of_work(view: TraceView, at: int) -> Iterator[Clue]:
+    """``plan_acts_before_check``: what the plan has changed comes before what it has looked up.
+
+    ``plan_without_check``: something is changed out of a plan in which nothing is looked up, although the
+    session's agents can look things up. Told from what is done under the items, not from their words.
+    """
+    order = {item.id: position for position, item in enumerate(view.steps[at].plan)}
+    first_look: int | None = None
+    first_write: int | None = None
+    for j in range(at + 1, min(at + 1 + _REACH, len(view.steps))):
+        position = order.get(view.steps[j].plan_item or "")
+        if view.steps[j].plan:
+            break
+        if position is None:
+            continue
+        doing = view.doings[j]
+        if doing.writes and first_write is None:
+            first_write = position
+        elif (doing.looks or view.keys[j] in view.safety_agents) and first_look is None:
+            first_look = position
+    text = view.words[at].strip() or view.steps[at].plan[0].text
+    if first_write is not None and first_look is not None and first_write < first_look:
+        yield _clue("plan_acts_before_check", view, at, text, 0.6, _PLANNING)
+    elif first_write is not None and first_look is None and any(d.looks for d in view.doings):
+        yield _clue("plan_without_check", view, at, text, 0.35, _PLANNING)
 
 
 def _deviations(view: TraceView, index: int, items: dict[str, _Item]) -> Iterator[Clue]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from cockpithat.analysis.clues import Clue
 from cockpithat.analysis.detectors.base import Detector
+from cockpithat.analysis.detectors.claims import Claims
 from cockpithat.analysis.detectors.environment import EnvironmentContradictions
 from cockpithat.analysis.detectors.hazard import HazardClues
 from cockpithat.analysis.detectors.interaction import Corrections, OrdersFromContent
 from cockpithat.analysis.detectors.invention import Inventions
+from cockpithat.analysis.detectors.looks import Readings
 from cockpithat.analysis.detectors.memory import ForeignMemory
+from cockpithat.analysis.detectors.people import Speakers
 from cockpithat.analysis.detectors.plans import PlanAdherence
+from cockpithat.analysis.detectors.safeguards import Safeguards
 from cockpithat.analysis.detectors.safety import SafetyChecks
 from cockpithat.analysis.detectors.state import StateMismatch
 from cockpithat.analysis.detectors.statements import StatementsAgainstOutput
@@ -33,6 +37,10 @@ _ALL: tuple[Detector, ...] = (
     EnvironmentContradictions(),
     Corrections(),
     OrdersFromContent(),
+    Readings(),
+    Claims(),
+    Speakers(),
+    Safeguards(),
 )
 DETECTORS: dict[str, Detector] = {detector.name: detector for detector in _ALL}
 

@@ -1,0 +1,44 @@
+"""The ranker as an analyst of the local panel."""
+
+from __future__ import annotations
+
+from cockpithat.analysis.analysts.base import Opinion, nothing
+from cockpithat.analysis.examination import Examination
+from cockpithat.contract.base import Asil
+from cockpithat.contract.reports import Hypothesis
+
+_NOTHING = "no feature in particular"
+_CONFIDENCE = 0.9
+"""More than mass, length and hints from words together: these are features of the ranker already."""
+
+
+class RankerAnalyst:
+    """Votes for the step of the highest score; its rationale names the features that raised it."""
+
+    name = "ranker"
+
+    def analyse(self, examination: Examination) -> Opinion:
+        """Without an opinion where no weights apply."""
+        ranking = examination.ranking
+        if ranking is None or examination.ranker is None:
+            return nothing(self.name, "no weights apply")
+        step = ranking.step
+        agent = examination.trace.steps[step].agent
+        known = examination.ranker.category(ranking.features, step)
+        # Where a rule speaks, its rating stands: an operator's rules are not outvoted by weights.
+        unruled = examination.rated_by_ranker and not examination.hazards.rated
+        rating = examination.ranker.rating(examination) if unruled else None
+        moved = ", ".join(f"{m.feature} {m.by:+.1f}" for m in ranking.moved(step))
+        return Opinion(
+            Hypothesis(
+                analyst=self.name,
+                step=step,
+                agent=agent,
+                category=known[0] if known is not None else examination.category_at(step, agent),
+                asil=rating[0] if rating is not None else Asil.UNRATED,
+                confidence=_CONFIDENCE,
+                rationale=f"share {ranking.by_step[step]:.2f}; raised by {moved or _NOTHING}",
+                evidence=examination.evidence_at(step),
+            ),
+            ranking.by_step,
+        )
