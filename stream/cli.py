@@ -257,6 +257,17 @@ def bench(arguments: tuple[str, ...]) -> None:
         raise SystemExit(code)
 
 
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def simulate(arguments: tuple[str, ...]) -> None:
+    """Simulate sessions with known failures (CockpitBench). See `cockpithat simulate --help`."""
+    from cockpithat.simulator.command import simulate_command
+
+    code = simulate_command.main(list(arguments), prog_name="cockpithat simulate", standalone_mode=False)
+    if code:
+        raise SystemExit(code)
+
+
 @cli.group()
 def topics() -> None:
     """Create or check the topics on a Kafka cluster."""

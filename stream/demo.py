@@ -130,7 +130,7 @@ def run_demo(*, timeout_s: float = 90.0, tell: Callable[[str], None] = print) ->
         broker.create(*(spec.name for spec in wanted(settings)))
         tell(f"embedded broker on {broker.bootstrap_servers}, starting a worker")
         log = Path(folder) / "worker.log"
-        with log.open("wb") as sink, _worker(settings, sink) as process:
+        with log.open("wb") as sink, _worker(settings, sink, Path(folder)) as process:
             problem = _wait_until_ready(process)
             if problem is None:
                 sent = replay(_just_ended(recordings), settings, speed=0)
@@ -235,8 +235,8 @@ class _Process:
 
 
 @contextmanager
-def _worker(settings: Settings, log: IO[bytes]) -> Iterator[_Process]:
-    """A worker process, stopped at the end as an operator would stop it."""
+def _worker(settings: Settings, log: IO[bytes], folder: Path) -> Iterator[_Process]:
+    """A worker process, stopped at the end as an operator would stop it; what it leaves is in ``folder``."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -252,6 +252,7 @@ def _worker(settings: Settings, log: IO[bytes]) -> Iterator[_Process]:
     popen = subprocess.Popen(
         [sys.executable, "-m", "stream.cli", "worker"],
         env=environment,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
