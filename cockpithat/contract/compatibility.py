@@ -13,7 +13,6 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
-# Keyword, and whether a change from the first value to the second is a tightening; absent is ``None``.
 _LOWER_BOUNDS = ("minimum", "exclusiveMinimum", "minLength", "minItems")
 _UPPER_BOUNDS = ("maximum", "exclusiveMaximum", "maxLength", "maxItems")
 
@@ -132,14 +131,12 @@ def _values(old: Schema, new: Schema, where: str) -> Iterator[str]:
 
 
 def _bounds(old: Schema, new: Schema, where: str) -> Iterator[str]:
-    for keywords, is_tighter in (
-        (_LOWER_BOUNDS, lambda was, now: now > was),
-        (_UPPER_BOUNDS, lambda was, now: now < was),
-    ):
-        for keyword in keywords:
-            was, now = old.get(keyword), new.get(keyword)
-            if now is not None and (was is None or is_tighter(was, now)):
-                yield f"{where}: {keyword} is {now}, was {'free' if was is None else was}"
+    for keyword in (*_LOWER_BOUNDS, *_UPPER_BOUNDS):
+        was, now = old.get(keyword), new.get(keyword)
+        if now is None:
+            continue
+        if was is None or (now > was if keyword in _LOWER_BOUNDS else now < was):
+            yield f"{where}: {keyword} is {now}, was {'free' if was is None else was}"
     for keyword in ("pattern", "format"):
         if new.get(keyword) is not None and new.get(keyword) != old.get(keyword):
             yield f"{where}: {keyword} has changed"
