@@ -175,12 +175,15 @@ class Panels:
         self._start()
 
     async def _run(self, job: PanelJob) -> None:
-        started = self._monotonic()
+        started, failures = self._monotonic(), self._failures
+        was_shut = any(self._refiner.circuits().values())
         trace = await asyncio.to_thread(self._decode, job.record.value)
         try:
             report = await self._refiner.verdict(trace, ledger=job.ledger)
         except NoVerdictError as error:
             self._without_verdict(job, error)
+            if error.may_pass:
+                self._hold_off(failures, came_back=was_shut and not any(self._refiner.circuits().values()))
             return
         self._failures, self._not_before = 0, 0.0
         judged = await asyncio.to_thread(self._issue, trace, report, job)
@@ -193,9 +196,6 @@ class Panels:
         if not error.may_pass:
             self._finish_without(job, error.shortfall.reason)
             return
-        self._failures += 1
-        longest = min(_LONGEST_WAIT_S, self._first_wait_s * 2.0 ** min(self._failures - 1, 10))
-        self._not_before = self._monotonic() + longest * random.uniform(0.5, 1.0)
         self._metrics.panels.labels("postponed").inc()
         log.warning(
             "the panel does not answer; local reports stand until it does",
@@ -208,7 +208,20 @@ class Panels:
         else:
             # Behind the others: what is too slow for one session need not be for the next.
             self._wait(job)
-            self._drop_overdue()
+
+    def _hold_off(self, failures: int, *, came_back: bool) -> None:
+        """Wait before the next try, longer each time. ``failures``: how many there were when this one began.
+
+        Panels that fail side by side are one failure. An endpoint whose circuit let a first call through, as
+        it does after an outage, has turned the panel's other calls away: it is back, and asked at once.
+        """
+        if came_back:
+            self._failures, self._not_before = 1, self._monotonic()
+        elif failures == self._failures:
+            self._failures += 1
+            longest = min(_LONGEST_WAIT_S, self._first_wait_s * 2.0 ** min(failures, 10))
+            self._not_before = self._monotonic() + longest * random.uniform(0.5, 1.0)
+        self._drop_overdue()
 
     def _drop_overdue(self) -> None:
         now_ms, now = self._now_ms(), self._monotonic()
