@@ -83,6 +83,7 @@ class Worker:
             executor=self._executor,
             fatal=self.fail,
             end_offset=lambda topic, partition: faust_compat.end_offset(self._app, topic, partition),
+            fetched_offset=lambda topic, partition: faust_compat.fetched_offset(self._app, topic, partition),
             committed_offset=lambda topic, partition: faust_compat.committed_offset(
                 self._app, topic, partition
             ),
@@ -213,9 +214,8 @@ class Worker:
         lag = 0
         for topic, partition, hold in self.context.holds:
             position, committable = hold.position, hold.committable
-            end = self.context.end_offset(topic, partition)
-            if end is not None and position is not None:
-                behind = max(0, end - position)
+            behind = None if position is None else self.context.waiting(topic, partition, position)
+            if behind is not None:
                 self.metrics.lag.labels(topic, str(partition)).set(behind)
                 lag += behind
             if position is not None and committable is not None:

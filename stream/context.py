@@ -93,12 +93,25 @@ class WorkerContext:
     executor: ThreadPoolExecutor
     fatal: Callable[[Exception], None]
     end_offset: Callable[[str, int], int | None]
+    fetched_offset: Callable[[str, int], int | None]
     committed_offset: Callable[[str, int], int | None]
     last_contact_ms: Callable[[str, int], int | None]
     guard: DeadLetterGuard
     crashes: CrashCounter
     holds: Holds = field(default_factory=Holds)
     now_ms: Callable[[], int] = epoch_ms
+
+    def waiting(self, topic: str, partition: int, position: int) -> int | None:
+        """Records of an input partition from ``position`` on; ``None`` while its end is not known.
+
+        Offsets up to the end are counted, but for those known to hold nothing: a partition that is fetched
+        to its end has only transaction markers left, which never arrive.
+        """
+        end = self.end_offset(topic, partition)
+        if end is None:
+            return None
+        fetched = self.fetched_offset(topic, partition)
+        return 0 if fetched is not None and fetched >= end else max(0, end - position)
 
     def writer(self, topic: str, partition: int) -> TransactionalWriter:
         """The transactional writer for outputs of an input partition."""

@@ -236,6 +236,16 @@ def end_offset(app: StreamApp, topic: str, partition: int) -> int | None:
         return None
 
 
+def fetched_offset(app: StreamApp, topic: str, partition: int) -> int | None:
+    """The offset that is fetched next, past transaction markers; ``None`` if unknown."""
+    try:
+        subscription = _consumer_thread(app)._ensure_consumer()._subscription.subscription
+        state = subscription.assignment.state_value(TopicPartition(topic, partition))
+        return cast(int, state.position) if state.has_valid_position else None
+    except (IllegalStateError, KafkaError, AttributeError, KeyError, AssertionError, ConsumerNotStarted):
+        return None
+
+
 def last_contact_ms(app: StreamApp, topic: str, partition: int) -> int | None:
     """Wall clock of the last answer about a partition, empty ones too, in epoch ms; ``None`` before one."""
     try:

@@ -156,13 +156,11 @@ class Unit(ABC):
 
     def lag(self) -> int:
         """Records of the partition that have not been taken."""
-        end = self.context.end_offset(self.topic, self.partition)
         position = self.hold.position
-        if end is None:
-            return len(self._backlog)
-        if position is None:
-            position = self._backlog[0].offset if self._backlog else end
-        return max(len(self._backlog), end - position)
+        if position is None and self._backlog:
+            position = self._backlog[0].offset
+        waiting = None if position is None else self.context.waiting(self.topic, self.partition, position)
+        return max(len(self._backlog), waiting or 0)
 
     def submit(self, outputs: Sequence[tuple[Output, Mark]], *, held: int, committed: object = None) -> None:
         """Publish ``outputs`` together, in order; the ticket ``held`` is released once they are out."""

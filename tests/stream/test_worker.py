@@ -289,3 +289,16 @@ def test_a_record_that_ends_the_process_again_and_again_is_put_aside(
         letters = cluster.wait_messages("dlq:session_events", 1)
     assert [(m.value(), _headers(m).reason.value) for m in letters] == [(record(poison[2])[1], "crashed")]
     assert "good" in {body["session_id"] for body in cluster.read("traces")}
+
+
+def test_a_worker_with_nothing_to_do_has_no_lag_and_stays_alive(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Traces are written in transactions: the marker at a partition's end is no record that waits."""
+    cluster = Cluster(kafka, overrides={"health": {"port": 0, "stalled_after_s": 2.0}})
+    cluster.send(session("v1", "only", start_ts=now() - 10_000))
+    with worker(cluster, tmp_path) as running:
+        cluster.wait("sessions", 1)
+        time.sleep(6)
+        assert running.get("/healthz")[0] == 200
+        lags = [line for line in running.get("/metrics")[1].splitlines() if "lag_records{" in line]
+        assert len(lags) >= 2
+        assert {line.rsplit(" ", 1)[1] for line in lags} == {"0.0"}
