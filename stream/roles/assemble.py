@@ -278,12 +278,13 @@ class AssembleUnit(Unit):
         if it could be sent, comes only now.
         """
         heard = self.context.last_contact_ms(self.topic, self.partition)
-        if heard is None or now_ms - heard > _STALE_MS:
+        silence_ms = self.context.settings.engine.silence_ms
+        if heard is None or now_ms - heard > min(_STALE_MS, silence_ms // 2):
             self._in_touch_since = None
             return True
         if self._in_touch_since is None:
             self._in_touch_since = now_ms
-        if now_ms - self._in_touch_since < self.context.settings.engine.silence_ms:
+        if now_ms - self._in_touch_since < silence_ms:
             return True
         if self.lag() > 0 and self.last_timestamp < now_ms - _STALE_MS:
             return True

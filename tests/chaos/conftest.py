@@ -37,6 +37,7 @@ class Scale:
     seconds: float  # within which the disturbed run's load is sent
     kills: int
     rebalances: int
+    silence_ms: int  # wall clock that closes a session without an end; longer than any stall of the run
     seed: int = 20_260_301
 
 
@@ -44,8 +45,8 @@ class Scale:
 def scale(request: pytest.FixtureRequest) -> Scale:
     """The full form's or the short form's."""
     if request.config.getoption("--chaos-full", default=False):
-        return Scale(sessions=2_000, seconds=300, kills=20, rebalances=5)
-    return Scale(sessions=150, seconds=20, kills=3, rebalances=1)
+        return Scale(sessions=2_000, seconds=300, kills=20, rebalances=5, silence_ms=30_000)
+    return Scale(sessions=150, seconds=20, kills=3, rebalances=1, silence_ms=10_000)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,19 +27,26 @@ from tests.support.kafka import KafkaBroker
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_100)]
 
 _HOUR_MS = 3_600_000
-SETTINGS = {
-    "kafka": {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 900},
-    "worker": {
-        "commit_interval_ms": 300,
-        "tick_interval_ms": 100,
-        "pool_size": 2,
-        # The load's own time is fixed and may lie back; alerts are to be compared, too.
-        "page_max_age_ms": 24 * _HOUR_MS,
-    },
-    # Waits of the wall clock decide by design what a session still gets. Here no wait must run out only
-    # because a worker or the broker was dead for a while.
-    "engine": {"silence_ms": 30_000, "end_wait_ms": 20_000, "snapshot_wait_ms": 120_000},
-}
+
+
+def _settings(scale: Scale) -> dict[str, dict[str, Any]]:
+    return {
+        "kafka": {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 900},
+        "worker": {
+            "commit_interval_ms": 300,
+            "tick_interval_ms": 100,
+            "pool_size": 2,
+            # The load's own time is fixed and may lie back; alerts are to be compared, too.
+            "page_max_age_ms": 24 * _HOUR_MS,
+        },
+        # Waits of the wall clock decide by design what a session still gets. Here none must run out only
+        # because a worker or the broker was dead for a while.
+        "engine": {
+            "silence_ms": scale.silence_ms,
+            "end_wait_ms": scale.silence_ms // 2,
+            "snapshot_wait_ms": 120_000,
+        },
+    }
 
 
 def _run(
@@ -109,7 +117,7 @@ def test_a_disturbed_run_is_equal_to_an_undisturbed_one(
     load = build(scale.sessions, seed=scale.seed, start_ms=start_ms)
     chance = random.Random(scale.seed)
     began = time.monotonic()
-    calm = _run(Cluster(chaos_kafka, overrides=SETTINGS), load, tmp_path / "calm", seconds=0)
+    calm = _run(Cluster(chaos_kafka, overrides=_settings(scale)), load, tmp_path / "calm", seconds=0)
     calm_seconds = time.monotonic() - began
     seen = {"kills": 0, "joins": 0, "leaves": 0, "broker restarts": 0}
 
@@ -146,7 +154,7 @@ def test_a_disturbed_run_is_equal_to_an_undisturbed_one(
 
     began = time.monotonic()
     disturbed = _run(
-        Cluster(chaos_kafka, overrides=SETTINGS),
+        Cluster(chaos_kafka, overrides=_settings(scale)),
         load,
         tmp_path / "disturbed",
         seconds=scale.seconds,
