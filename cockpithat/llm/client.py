@@ -39,7 +39,7 @@ from cockpithat.llm.tokens import approximate_tokens, message_tokens
 log = logging.getLogger(__name__)
 
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 500, 502, 503, 504, 529})
-_SCHEMA_REFUSED_STATUS = frozenset({400, 415, 422, 501})
+_SCHEMA_REFUSED_STATUS = frozenset({400, 415, 422, 500, 501})
 _STEP_DOWN = {OutputMode.JSON_SCHEMA: OutputMode.JSON_OBJECT, OutputMode.JSON_OBJECT: OutputMode.TEXT}
 
 
@@ -357,7 +357,9 @@ class ChatClient:
         asked = parse_retry_after(headers.get("retry-after"), now=datetime.now(UTC))
         if status == httpx.codes.TOO_MANY_REQUESTS:
             return RateLimitedError("the endpoint is over its rate limit (HTTP 429)", retry_after=asked)
-        if status in _RETRYABLE_STATUS or status >= 500:
+        # llama.cpp's Python server answers 500 to a response format that it does not know.
+        knows_no_format = status == httpx.codes.INTERNAL_SERVER_ERROR and b"response_format" in content
+        if (status in _RETRYABLE_STATUS or status >= 500) and not knows_no_format:
             return ServerFailedError(f"the endpoint failed (HTTP {status})", retry_after=asked)
         if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             where = f"check {settings.api_key_env}" if settings.api_key_env else "set api_key_env"
