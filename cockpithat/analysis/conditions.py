@@ -118,7 +118,8 @@ class Condition(BaseModel):
         if self.is_ is not None:
             results.append(_equals(value, self.is_))
         if self.in_ is not None:
-            results.append(any_of([_equals(value, wanted) for wanted in self.in_]))
+            # One kind among the wanted ones is enough to know: "FAST" is not "OFF", whatever it is as a boolean.
+            results.append(known_of([_equals(value, wanted) for wanted in self.in_]))
         if (self.gt, self.ge, self.lt, self.le) != (None, None, None, None):
             number = as_number(value)
             if number is None:

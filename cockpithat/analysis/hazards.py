@@ -312,7 +312,12 @@ class _Scan:
                     self.pulsed.append(atom)
                     self._set(atom, True)
                 continue
-            self._set(atom, known_of([condition.compare(value) for value in values]))
+            truth = known_of([condition.compare(value) for value in values])
+            if pulse and truth is True and self.truth[atom] is None:
+                # Another known value stood there, of a kind this comparison cannot judge ("auto" where
+                # on or off is asked for): it became true now.
+                self.was_false.add(atom)
+            self._set(atom, truth)
 
     def _set(self, atom: int, value: Truth) -> None:
         """Sets one comparison and everything above it that changes with it."""

@@ -42,9 +42,9 @@ class AttributionSettings(BaseModel):
     )
     ranker: bool = Field(True, description="whether the trained ranker votes; without it nothing is trained")
     ranker_rates: bool = Field(
-        True,
-        description="whether the ranker rates failed sessions that no hazard rule covers, from speed, weather, road "
-        "and driver; such a rating asks for a person",
+        False,
+        description="whether the ranker guesses a rating for failed sessions that no hazard rule covers; "
+        "for benchmarks: such a guess rests on no hazard and would page without one",
     )
     consensus: ConsensusSettings = Field(
         default_factory=ConsensusSettings, description="parameters of the panel's vote"
