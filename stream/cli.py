@@ -104,12 +104,16 @@ def attribute(
     output: Path | None,
 ) -> None:
     """Attribute the failed sessions in FILES."""
+    from cockpithat.analysis.watching import unknown_signals
     from cockpithat.commands.attribute import write_reports
     from cockpithat.commands.inputs import Inputs
     from cockpithat.methods.registry import create
 
     settings = _settings(config, None)
     chosen = create(method, analysts, settings.attribution)
+    if settings.attribution.rules_file is not None:
+        for warning in unknown_signals(settings.attribution.rules()):
+            tell(f"{settings.attribution.rules_file}: {warning}")
     if calibration is not None:
         from cockpithat.calibration.method import Calibrated, RangePolicy
         from cockpithat.calibration.model import read_calibration
@@ -143,6 +147,13 @@ def attribute(
     "--input-format", default="auto", show_default=True, metavar="NAME", help="File format of FILE."
 )
 @_STATE_MAP
+@_CONFIG
+@click.option(
+    "--verdict/--no-verdict",
+    default=True,
+    show_default=True,
+    help="Mark the step that the local analysts decide on, if the session is one that they judge.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="Write to this file.")
 def graph(
     file: Path,
@@ -150,17 +161,25 @@ def graph(
     session: str | None,
     input_format: str,
     state_map: Path | None,
+    config: Path | None,
+    verdict: bool,
     output: Path | None,
 ) -> None:
-    """Show the dependency graph of one session in FILE."""
+    """Show the dependency graph of one session in FILE, with the local verdict marked."""
     from cockpithat.commands.graph import RENDERERS, choose_session
     from cockpithat.commands.inputs import Inputs
     from cockpithat.formats import load
 
     _spare_inputs(output, file)
-    options = Inputs((file,), input_format, state_map, tell).options()
-    trace = choose_session(file, load(file, input_format, options), session)
-    text = RENDERERS[rendering](trace)
+    settings = _settings(config, None)
+    inputs = Inputs((file,), input_format, state_map, tell, settings.engine, settings.graph)
+    trace = choose_session(file, load(file, input_format, inputs.options()), session)
+    report = None
+    if verdict and trace.is_judged:
+        from cockpithat.attribution import LocalAttribution
+
+        report = LocalAttribution(settings.attribution).judge(trace)
+    text = RENDERERS[rendering](trace, report)
     if output is None:
         click.echo(text.rstrip("\n"), file=_utf8_stdout())
     else:
@@ -197,11 +216,12 @@ def replay(
     """Send the sessions in FILES to the input topics, keeping their relative timing."""
     from cockpithat.commands.inputs import Inputs
     from cockpithat.commands.progress import progress_bar
-    from stream.replay import prepared, replay
+    from stream.replay import outlook, prepared, replay
 
     settings = _settings(config, bootstrap_servers)
     inputs = Inputs(files, format_name, state_map, tell)
     recordings = prepared(inputs.recordings(), speed=speed, keep_time=keep_time, rename=rename)
+    tell(outlook(recordings, speed))
     records = sum(len(recording.events) + len(recording.snapshots) for recording in recordings)
     with progress_bar() as bar:
         task = bar.add_task("sending", total=records)
@@ -307,9 +327,17 @@ def dlq() -> None:
 
 _DLQ_TOPIC = click.option("--topic", metavar="NAME", help="A dead-letter topic, or the input it belongs to.")
 _DLQ_REASON = click.option("--reason", "reasons", multiple=True, metavar="REASON", help="Only these reasons.")
-_DLQ_PARTITION = click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+_DLQ_PARTITION = click.option(
+    "--partition",
+    type=click.IntRange(min=0),
+    help="Only this partition of the dead-letter topic (dlq_partition in `dlq show`, not source_partition).",
+)
 _DLQ_OFFSET = click.option(
-    "--offset", "offsets", multiple=True, type=click.IntRange(min=0), help="Only these offsets."
+    "--offset",
+    "offsets",
+    multiple=True,
+    type=click.IntRange(min=0),
+    help="Only these offsets in the dead-letter topic (dlq_offset in `dlq show`, not source_offset).",
 )
 _DLQ_AGAIN = click.option("--include-redriven", is_flag=True, help="Also those sent back before.")
 
@@ -398,7 +426,10 @@ def dlq_redrive(
         )
     except ValueError as error:
         _fail(str(error))
-    click.echo(f"{done.sent} records sent back")
+    if done.before:
+        click.echo(f"nothing sent: {done.before} selected and already sent back (see --include-redriven)")
+    else:
+        click.echo(f"{done.sent} records sent back")
     if done.foreign:
         _fail(f"{done.foreign} records carry no source of ours and were left; look with `dlq show`")
 

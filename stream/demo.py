@@ -31,7 +31,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cockpithat.attribution import LocalAttribution
-from cockpithat.commands.terminal import console_for, print_reports, printable, table_of
+from cockpithat.commands.terminal import console_for, counted, print_reports, printable, table_of
 from cockpithat.contract.base import Asil
 from cockpithat.contract.reports import Alert, Report, SessionStatus, SessionSummary, Suspicion
 from cockpithat.contract.trace import Trace
@@ -191,9 +191,9 @@ def show(results: Results, console: Console) -> None:
     console.print(suspicions)
     passed = sum(summary.status is SessionStatus.PASSED for summary in results.summaries.values())
     console.print(
-        f"{len(results.summaries)} sessions: {len(results.reports)} attributed, {passed} passed; "
-        f"{len(results.alerts)} alerts, {len(results.suspicions)} suspicions, "
-        f"{len(results.reviews)} reports to be reviewed by a person"
+        f"{counted(len(results.summaries), 'session')}: {len(results.reports)} attributed, {passed} passed; "
+        f"{counted(len(results.alerts), 'alert')}, {counted(len(results.suspicions), 'suspicion')}, "
+        f"{counted(len(results.reviews), 'report')} to be reviewed by a person"
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -85,10 +85,15 @@ class Selection:
 
 @dataclass(frozen=True)
 class Redriven:
-    """What :func:`redrive` did. ``foreign`` records carry no source and cannot be sent back."""
+    """What :func:`redrive` did.
+
+    ``foreign`` records carry no source and cannot be sent back; ``before`` would have been selected, but
+    were sent back by an earlier redrive.
+    """
 
     sent: int
     foreign: int
+    before: int = 0
 
 
 def read(
@@ -137,6 +142,10 @@ def redrive(
     """
     if value is not None or key is not None:
         letters = [letter for letter in read(settings, [topic], selection) if letter.headers is not None]
+        if not letters and (before := _sent_before(settings, topic, selection)):
+            raise ValueError(
+                f"{topic}: {before} selected and already sent back; --include-redriven sends it once more"
+            )
         if len(letters) != 1:
             raise ValueError(
                 f"{topic}: a repaired record replaces exactly one dead letter, {len(letters)} are selected; "
@@ -156,7 +165,14 @@ def redrive(
             sent += _send(settings.kafka, producer, batch, key=key, value=value)
             batch = []
     sent += _send(settings.kafka, producer, batch, key=key, value=value)
-    return Redriven(sent, foreign)
+    before = 0 if sent or foreign else _sent_before(settings, topic, selection)
+    return Redriven(sent, foreign, before)
+
+
+def _sent_before(settings: Settings, topic: str, selection: Selection) -> int:
+    """How many of the selected dead letters are left out since they were sent back already."""
+    everything = read(settings, [topic], replace(selection, include_redriven=True))
+    return sum(letter.redriven for letter in everything)
 
 
 def _redriver(kafka: KafkaSettings, topic: str) -> Producer:

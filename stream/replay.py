@@ -13,6 +13,7 @@ from cockpithat.formats.recording import AnyEvent, Recording, in_time_order, mov
 from stream.kafka_config import BrokerError, broker_error, producer_config
 from stream.settings import Settings
 
+_LONG_S = 5.0  # a replay that takes longer says how to make it shorter
 _LONGEST_NAP_S = 0.25  # so that deliveries are reported while nothing is due
 
 
@@ -55,6 +56,27 @@ def prepared(
     else:
         shift = now + (round((last - first) / speed) if speed else 0) - last
     return [moved(recording, shift, rename) for recording in listed]
+
+
+def outlook(recordings: Sequence[Recording], speed: float) -> str:
+    """What a replay will send and how long that takes, in one line, with a hint where it takes long."""
+    records = sum(len(recording.events) + len(recording.snapshots) for recording in recordings)
+    span = span_ms(recordings)
+    if span is None:
+        return "nothing to send"
+    if speed == 0:
+        return f"sending {records} records without waiting"
+    seconds = (span[1] - span[0]) / 1000 / speed
+    hint = "; --speed 10 is ten times as fast, --speed 0 does not wait" if seconds >= _LONG_S else ""
+    return f"sending {records} records, about {_duration(seconds)} at speed {speed:g}{hint}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7_200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"
 
 
 def replay(

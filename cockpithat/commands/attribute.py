@@ -13,7 +13,7 @@ import orjson
 
 from cockpithat.commands.inputs import Inputs
 from cockpithat.commands.progress import progress_bar
-from cockpithat.commands.terminal import console_for, print_reports
+from cockpithat.commands.terminal import console_for, counted, print_reports
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.formats.reading import as_utf8
@@ -122,7 +122,7 @@ def write_reports(
         if reports:
             print_reports(console, reports)
         console.print(
-            f"{counts.sessions} sessions read, {counts.judged} judged"
+            f"{counted(counts.sessions, 'session')} read, {counts.judged} judged"
             + ("" if everything else " (--all judges those that passed, too)"),
             markup=False,
         )

@@ -1,15 +1,23 @@
-"""One session of a file as its dependency graph: JSON, Graphviz dot, or a page that stands by itself."""
+"""One session of a file as its dependency graph: JSON, Graphviz dot, or a page that stands by itself.
+
+With a report the verdict's step is marked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.formats import FormatError
 from cockpithat.graph.render import to_dot, to_html, to_json
 
-RENDERERS: dict[str, Callable[[Trace], str]] = {"json": to_json, "dot": to_dot, "html": to_html}
+RENDERERS: dict[str, Callable[[Trace, Report | None], str]] = {
+    "json": to_json,
+    "dot": to_dot,
+    "html": to_html,
+}
 _SHOWN = 10
 
 

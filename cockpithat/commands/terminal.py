@@ -20,6 +20,7 @@ _WIDE = 130  # from here on the reasons fit into the table
 _NARROW = 72  # below, a table's columns would be cut away
 _NARROWEST = 20
 _REASON = 220
+_LOOK = "A person should look."
 NOTE = (
     "Confidence: ? contested, ! a person should look. "
     "ASIL ratings are indicative and do not replace a hazard analysis."
@@ -42,14 +43,31 @@ def console_for(out: TextIO) -> Console:
 
 
 def reason(report: Report) -> str:
-    """Why a report says what it says, in one line, without what its row says already."""
+    """Why a report says what it says, in one line, without what its row says already.
+
+    Where a person should look, every reason for it follows, what may be a grave hazard first.
+    """
+    if not report.review.required:
+        return printable(_verdict_reason(report), _REASON)
+    why = printable(_verdict_reason(report).removesuffix(_LOOK).rstrip(), _REASON)
+    asked = sorted(report.review.reasons, key=lambda text: "hazard of ASIL" not in text)
+    look = f"{_LOOK[:-1]}: {'; '.join(asked)}." if asked else _LOOK
+    return f"{why} {printable(look, 2 * _REASON)}".strip()
+
+
+def _verdict_reason(report: Report) -> str:
     text = report.summary
     _, known, rest = text.partition(": ")
     if known and text.startswith(f"{report.agent} at step {report.step}"):
         text = rest.partition(". ")[2] or text
     if not text:
         text = "; ".join(evidence.text for evidence in report.evidence if evidence.text)
-    return printable(text, _REASON)
+    return text
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 alert``, ``2 alerts``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def print_reports(console: Console, reports: Sequence[Report], title: str | None = None) -> None:

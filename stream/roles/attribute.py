@@ -23,6 +23,8 @@ from multiprocessing import get_context
 
 from pydantic import TypeAdapter
 
+from cockpithat.analysis.rules import RulesError
+from cockpithat.analysis.watching import unknown_signals
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
@@ -36,6 +38,7 @@ from stream.panels import PanelBounds, PanelJob, Panels
 from stream.pool import BoundedPool
 from stream.records import Output, Record
 from stream.roles.base import PartitionedRole, Unit
+from stream.settings import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -319,7 +322,20 @@ class Attribute(PartitionedRole[AttributeUnit]):
 
     async def start(self) -> None:
         """Bring up the judging processes."""
+        self._tell_unknown_signals()
         await self.judges.start()
+
+    def _tell_unknown_signals(self) -> None:
+        """A rule of the operator's that watches what nothing knows may wait for ever: say so once."""
+        attribution = self.context.settings.attribution
+        if attribution.rules_file is None:
+            return
+        try:
+            rules = attribution.rules()
+        except RulesError as error:
+            raise ConfigurationError(str(error)) from None
+        for line in unknown_signals(rules):
+            log.warning("a hazard rule watches an unknown signal", extra={"detail": line})
 
     def tick(self, now_ms: int) -> None:
         """Also reports the pool."""

@@ -14,8 +14,8 @@ from cockpithat.attribution import LocalAttribution
 from cockpithat.commands.attribute import Attribution, judge, write_reports
 from cockpithat.commands.graph import RENDERERS, choose_session
 from cockpithat.commands.inputs import Inputs
-from cockpithat.commands.terminal import printable
-from cockpithat.contract.reports import Report
+from cockpithat.commands.terminal import counted, printable, reason
+from cockpithat.contract.reports import Report, ReviewDecision
 from cockpithat.contract.trace import Trace
 from cockpithat.formats import FormatError, load
 from cockpithat.methods.registry import create
@@ -123,6 +123,37 @@ def test_the_table_names_session_agent_category_and_rating() -> None:
     assert "10 sessions read, 8 judged" in output
 
 
+def test_the_table_says_why_a_person_should_look() -> None:
+    report = LocalAttribution().judge(next(iter(load(DEMO[0]))))
+    doubt = "a hazard of ASIL C can't be excluded: Someone drives blind"
+    asks = report.model_copy(
+        update={
+            "summary": f"{report.summary.removesuffix(' A person should look.')} A person should look.",
+            "review": ReviewDecision(required=True, reasons=("contested", doubt)),
+        }
+    )
+    assert reason(asks).endswith(f"A person should look: {doubt}; contested.")
+    assert reason(asks).count("A person should look") == 1
+    asks_nobody = asks.model_copy(update={"summary": "Clear.", "review": ReviewDecision()})
+    assert reason(asks_nobody) == "Clear."
+
+
+def test_a_long_verdict_does_not_cut_the_reasons_to_look_away() -> None:
+    report = LocalAttribution().judge(next(iter(load(DEMO[0]))))
+    long = report.model_copy(
+        update={"summary": "word " * 500, "review": ReviewDecision(required=True, reasons=("contested",))}
+    )
+    assert reason(long).endswith("A person should look: contested.")
+
+
+def test_one_is_not_counted_in_the_plural() -> None:
+    assert (counted(1, "suspicion"), counted(2, "suspicion"), counted(0, "alert")) == (
+        "1 suspicion",
+        "2 suspicions",
+        "0 alerts",
+    )
+
+
 def test_trace_text_cannot_steer_the_terminal() -> None:
     assert printable("a\x1b[31mb\nc\u202ed\x07") == "a [31mb c d"
     assert len(printable("x" * 1000, 50)) == 50
@@ -130,7 +161,7 @@ def test_trace_text_cannot_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("name", sorted(RENDERERS))
 def test_a_graph_is_rendered_in_each_form(name: str) -> None:
-    text = RENDERERS[name](choose_session(DEMO[0], load(DEMO[0]), None))
+    text = RENDERERS[name](choose_session(DEMO[0], load(DEMO[0]), None), None)
     assert "VehicleAgent" in text
     assert len(text) > 500
 

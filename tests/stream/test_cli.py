@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cockpithat import __version__
-from cockpithat.resources import resource
+from cockpithat.resources import read_resource, resource
 
 COMMAND = [sys.executable, "-m", "stream.cli"]
 DEMO = resource("data/demo")
@@ -127,6 +127,41 @@ def test_mistakes_are_one_line(arguments: list[str], says: str) -> None:
 def test_a_wrong_setting_is_named() -> None:
     done = cockpithat("topics", "check", environment={"COCKPITHAT_KAFKA__LINGER_MS": "soon"})
     assert "linger_ms" in one_line(done).lower()
+
+
+def test_a_rule_that_watches_an_unknown_signal_is_told_in_one_line(tmp_path: Path) -> None:
+    rules = tmp_path / "ours.yaml"
+    shipped = read_resource("data/rules/hazards.yaml")
+    rules.write_text(
+        shipped.replace("Vehicle.Body.Lights.Beam.Low.", "Vehicle.Body.Light.Beam.Low."), "utf-8"
+    )
+    environment = {"COCKPITHAT_ATTRIBUTION__RULES_FILE": str(rules)}
+    done = cockpithat("attribute", FIRST, environment=environment)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{rules}: rule")
+    assert "Vehicle.Body.Light.Beam.Low.IsOn" in line
+
+
+def test_a_graph_marks_the_local_verdict_unless_told_not_to() -> None:
+    verdict = json.loads(cockpithat("attribute", FIRST, "--json").stdout)["step"]
+    assert json.loads(cockpithat("graph", FIRST).stdout)["verdict"] == verdict
+    marked = cockpithat("graph", FIRST, "--format", "dot").stdout
+    assert f"s{verdict} [" in marked and marked.count("penwidth=3") == 1
+    assert "Verdict (cockpithat, local)" in cockpithat("graph", FIRST, "--format", "html").stdout
+    plain = cockpithat("graph", FIRST, "--format", "dot", "--no-verdict").stdout
+    assert plain and "penwidth=3" not in plain
+
+
+def test_a_graph_of_a_session_that_passed_has_no_verdict() -> None:
+    done = cockpithat("graph", DEMO / "09_warm_cabin_and_route.yaml")
+    assert json.loads(done.stdout)["verdict"] is None
+
+
+def test_help_says_whose_partition_and_offset_a_redrive_means() -> None:
+    text = " ".join(cockpithat("dlq", "redrive", "--help").stdout.split())
+    assert text.count("in the dead-letter topic") + text.count("of the dead-letter topic") == 2
+    assert "not source_offset" in text
 
 
 def test_replay_to_brokers_that_do_not_answer_is_one_line() -> None:

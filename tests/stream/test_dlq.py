@@ -98,7 +98,7 @@ def test_redriven_byte_for_byte_with_its_own_headers_and_only_once(desk: Desk) -
     desk.put()
     desk.put(key=None, value=None)
     assert dlq.redrive(desk.settings, desk.topic) == dlq.Redriven(sent=2, foreign=0)
-    assert dlq.redrive(desk.settings, desk.topic) == dlq.Redriven(sent=0, foreign=0)
+    assert dlq.redrive(desk.settings, desk.topic) == dlq.Redriven(sent=0, foreign=0, before=2)
 
     sent = {message.key(): message for message in desk.kafka.read(desk.source)}
     assert set(sent) == {KEY, None}
@@ -158,6 +158,8 @@ def test_a_repaired_record_replaces_exactly_one(desk: Desk) -> None:
         dlq.redrive(desk.settings, desk.topic, value=b"{}")
     one = dlq.Selection(partition=2, offsets=frozenset({1}))
     assert dlq.redrive(desk.settings, desk.topic, one, value=b"{}", key=b"vehicle-1").sent == 1
+    with pytest.raises(ValueError, match="already sent back; --include-redriven"):
+        dlq.redrive(desk.settings, desk.topic, one, value=b"{}", key=b"vehicle-1")
     (message,) = desk.kafka.read(desk.source)
     assert (message.key(), message.value()) == (b"vehicle-1", b"{}")
 

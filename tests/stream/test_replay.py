@@ -17,7 +17,7 @@ from cockpithat.resources import resource
 from stream.embedded import PARTITIONS, EmbeddedBroker
 from stream.kafka_config import BrokerError
 from stream.partitioning import murmur2_partition
-from stream.replay import prepared, replay
+from stream.replay import outlook, prepared, replay
 from stream.settings import Settings, load_settings
 from tests.stream.cockpit import Cluster, worker
 from tests.support.kafka import KafkaBroker
@@ -36,6 +36,22 @@ def span(recordings: list[Recording]) -> tuple[int, int]:
     found = span_ms(recordings)
     assert found is not None
     return found
+
+
+def test_a_replay_says_how_long_it_takes_and_how_to_shorten_it() -> None:
+    recordings = demo_recordings()
+    first, last = span(recordings)
+    seconds = (last - first) / 1000
+    records = sum(len(recording.events) + len(recording.snapshots) for recording in recordings)
+    assert 5 < seconds < 120
+    assert outlook(recordings, 1.0).startswith(
+        f"sending {records} records, about {seconds:.0f} s at speed 1;"
+    )
+    assert "--speed 0 does not wait" in outlook(recordings, 1.0)
+    assert outlook(recordings, 0.01).partition("about ")[2].startswith(f"{seconds / 0.6:.0f} min")
+    assert "--speed" not in outlook(recordings, 100.0)  # short enough
+    assert outlook(recordings, 0.0) == f"sending {records} records without waiting"
+    assert outlook([], 1.0) == "nothing to send"
 
 
 class Time:
