@@ -106,6 +106,9 @@ class StreamApp(faust.App):
     BootStrategy = NoWebServer
     committable: Committable
 
+    def _create_directories(self) -> None:
+        """Tables would need a data folder in the current one; there are none."""
+
     def _new_transport(self) -> HoldingTransport:
         return HoldingTransport(self.conf.broker_consumer, self)
 

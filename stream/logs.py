@@ -46,8 +46,10 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(settings.level.upper())
-    # A line a request of the panel: the metrics count them.
-    logging.getLogger("httpx").setLevel(max(logging.WARNING, root.level))
+    # Lines a request of the panel, and each service that Faust starts or stops: at debug level only.
+    quiet = logging.WARNING if root.level > logging.DEBUG else logging.DEBUG
+    for library in ("httpx", "faust", "mode", "aiokafka"):
+        logging.getLogger(library).setLevel(max(quiet, root.level))
     logging.captureWarnings(True)
 
 

@@ -132,7 +132,7 @@ def test_a_template_that_wants_a_number_still_gives_a_line() -> None:
 def test_numbers_partitions_and_broker_text_stay_readable(output: io.StringIO) -> None:
     from faust.types import TP
 
-    logging.getLogger("faust").info("assigned %s after %d s", {TP("events", 3)}, 2)
+    logging.getLogger("faust").warning("assigned %s after %d s", {TP("events", 3)}, 2)
     logging.getLogger("librdkafka").warning("%s [%s] %s", "FAIL", "rdkafka#1", "broker 1 is down")
     assert [line["event"] for line in lines(output)] == [
         "assigned ['events-3'] after 2 s",

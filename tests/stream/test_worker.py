@@ -14,6 +14,7 @@ import pytest
 from cockpithat.contract.deadletter import DeadLetterHeaders
 from tests.stream.cockpit import (
     OUTPUTS,
+    ROOT,
     Cluster,
     duplicates,
     event,
@@ -299,6 +300,7 @@ def test_a_worker_with_nothing_to_do_has_no_lag_and_stays_alive(kafka: KafkaBrok
         cluster.wait("sessions", 1)
         time.sleep(6)
         assert running.get("/healthz")[0] == 200
+        assert not list(ROOT.glob(f"{cluster.settings.kafka.group_id}*"))  # Faust's data folder
         lags = [line for line in running.get("/metrics")[1].splitlines() if "lag_records{" in line]
         assert len(lags) >= 2
         assert {line.rsplit(" ", 1)[1] for line in lags} == {"0.0"}
