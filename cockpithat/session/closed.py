@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from cockpithat.contract.base import Outcome
 from cockpithat.contract.trace import Trace
 from cockpithat.session.state import Event
 
@@ -34,6 +35,12 @@ class ClosedSession:
         self.size = size
         self.wall_ms = wall_ms
         self.is_quarantined = is_quarantined
+
+    @property
+    def can_reopen(self) -> bool:
+        """Whether a failure flag still tells something new: the trace is here and was not flagged before."""
+        trace = self.trace
+        return trace is not None and not (trace.failed and trace.outcome != Outcome.UNKNOWN)
 
     def had(self, event: Event) -> bool:
         """Whether this event was part of it: by its id, or by its seq once ids are forgotten."""

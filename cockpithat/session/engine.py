@@ -412,10 +412,8 @@ class SessionEngine:
                 event.session_id,
             )
         is_flag = isinstance(event, SessionEnd) and event.is_failure
-        # Without ids a seq tells what the session had, but no trace that passed had a failure's flag.
-        is_new_flag = (
-            is_flag and closed.event_ids is None and closed.trace is not None and not closed.trace.failed
-        )
+        # Without ids a seq tells what the session had; a trace that can be reopened had no failure flag.
+        is_new_flag = is_flag and closed.event_ids is None and closed.can_reopen
         if closed.had(event) and not is_new_flag:
             return DuplicateIgnored(source)
         if isinstance(event, SessionEnd) and is_flag:
@@ -429,7 +427,7 @@ class SessionEngine:
         trace = closed.trace
         if trace is None:
             return _late(end, source, "its session closed too long ago to be judged anew")
-        if trace.failed and trace.outcome != Outcome.UNKNOWN:
+        if not closed.can_reopen:
             return _late(end, source, "its session has closed as a failure already")
         if closed.event_ids is not None:
             closed.event_ids.add(end.event_id)

@@ -215,8 +215,7 @@ class AssembleUnit(Unit):
             return None if value is None else Trace.model_validate_json(value)
 
         trace = await asyncio.get_running_loop().run_in_executor(context.executor, seek)
-        if trace is not None and not trace.failed:
-            closed.trace = trace
+        closed.trace = trace
         self._found = True
         self._drain()
 
