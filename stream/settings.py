@@ -269,7 +269,10 @@ class WorkerSettings(_Section):
     """What a worker does and how it is bounded."""
 
     roles: StringList = Field(
-        ("assemble", "attribute"), min_length=1, description="Roles that this worker takes, comma-separated."
+        ("assemble", "attribute"),
+        min_length=1,
+        description="Roles that this worker takes, comma-separated: assemble (events and snapshots to "
+        "traces), attribute (traces to reports), decode (CAN frames to snapshots, docs/can.md).",
     )
     pool_size: int = Field(4, ge=1, le=1_024, description="Sessions attributed at the same time.")
     queue_size: int = Field(
@@ -331,7 +334,7 @@ class WorkerSettings(_Section):
 class CanSettings(_Section):
     """How the role ``decode`` reads CAN frames; not used by the other roles."""
 
-    dbc: Path | None = Field(None, description="DBC file that describes the frames.")
+    dbc: Path | None = Field(None, description="DBC file that describes the frames (docs/can.md).")
     mapping: Path | None = Field(
         None, description="VSS tree in KUKSA's syntax: `dbc2vss` names the signal that feeds each leaf."
     )

@@ -35,7 +35,9 @@ class AttributionSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rules_file: Path | None = Field(
-        None, description="hazard rules of the operator, in place of the product's own (docs/rules.md)"
+        None,
+        description="hazard rules of the operator, in place of the product's own (docs/rules.md); a relative "
+        "path is taken from the working directory, not from the settings file",
     )
     ranker_file: Path | None = Field(
         None, description="weights of the ranker, in place of the product's own (docs/local-analyst.md)"

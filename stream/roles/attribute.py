@@ -25,6 +25,7 @@ from pydantic import TypeAdapter
 
 from cockpithat.analysis.rules import RulesError
 from cockpithat.analysis.watching import unknown_signals
+from cockpithat.attribution import AttributionSettings
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
@@ -140,6 +141,21 @@ class Judges:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
+
+
+def tell_unknown_signals(attribution: AttributionSettings) -> None:
+    """A rule of the operator's that watches what nothing knows may wait for ever: it is logged once.
+
+    Raises :class:`ConfigurationError` for rules that cannot be used.
+    """
+    if attribution.rules_file is None:
+        return
+    try:
+        rules = attribution.rules()
+    except RulesError as error:
+        raise ConfigurationError(str(error)) from None
+    for line in unknown_signals(rules):
+        log.warning("a hazard rule watches an unknown signal", extra={"detail": line})
 
 
 def _give_up(value: bytes | None, now_ms: int, *, shortfall: Shortfall, reviewed: bool) -> Judged:
@@ -322,20 +338,8 @@ class Attribute(PartitionedRole[AttributeUnit]):
 
     async def start(self) -> None:
         """Bring up the judging processes."""
-        self._tell_unknown_signals()
+        tell_unknown_signals(self.context.settings.attribution)
         await self.judges.start()
-
-    def _tell_unknown_signals(self) -> None:
-        """A rule of the operator's that watches what nothing knows may wait for ever: say so once."""
-        attribution = self.context.settings.attribution
-        if attribution.rules_file is None:
-            return
-        try:
-            rules = attribution.rules()
-        except RulesError as error:
-            raise ConfigurationError(str(error)) from None
-        for line in unknown_signals(rules):
-            log.warning("a hazard rule watches an unknown signal", extra={"detail": line})
 
     def tick(self, now_ms: int) -> None:
         """Also reports the pool."""
