@@ -281,9 +281,20 @@ def bench(arguments: tuple[str, ...]) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def simulate(arguments: tuple[str, ...]) -> None:
     """Simulate sessions with known failures (CockpitBench). See `cockpithat simulate --help`."""
-    from cockpithat.simulator.command import simulate_command
+    from stream.simulate import run
 
-    code = simulate_command.main(list(arguments), prog_name="cockpithat simulate", standalone_mode=False)
+    code = run(list(arguments))
+    if code:
+        raise SystemExit(code)
+
+
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def train(arguments: tuple[str, ...]) -> None:
+    """Train the ranker's weights on labelled runs. See `cockpithat train --help`."""
+    from cockpithat.ranking.command import train_command
+
+    code = train_command.main(list(arguments), prog_name="cockpithat train", standalone_mode=False)
     if code:
         raise SystemExit(code)
 

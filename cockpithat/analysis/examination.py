@@ -17,6 +17,10 @@ from cockpithat.contract.trace import Trace
 if TYPE_CHECKING:
     from cockpithat.ranking.model import Ranker, Ranking
 
+_CLEAR = 0.6  # probability of a category from which on the weights name it and not the clues
+SURE = 0.5
+"""Share of the ranking from which on its step is taken as where the failure began."""
+
 _SAME_AGENT = 0.3
 _ELSEWHERE = 0.1
 _CONSEQUENCE = 0.35
@@ -74,6 +78,11 @@ class Examination:
 
     def category_at(self, step: int, agent: str | None) -> Category:
         """The category the clues speak for at a step; without clues, what kind of step it is."""
+        ranking = self.ranking
+        if ranking is not None and self.ranker is not None and ranking.by_step.get(step, 0.0) >= SURE:
+            known = self.ranker.category(ranking.features, step)
+            if known is not None and known[1] >= _CLEAR:
+                return known[0]
         totals: dict[Category, float] = defaultdict(float)
         for clue in self.clues:
             share = 1.0 if clue.step == step else _SAME_AGENT if clue.agent == agent else _ELSEWHERE

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from cockpithat.analysis.analysts.base import Opinion, nothing
-from cockpithat.analysis.examination import Examination
+from cockpithat.analysis.examination import SURE, Examination
 from cockpithat.analysis.hazards import Found
 from cockpithat.consensus import SAFETY_ANALYST
 from cockpithat.contract.base import Category
 from cockpithat.contract.reports import Hypothesis
-
-_SURE = 0.5
-"""Share of the ranking from which on a hazard is put down to its first step and not to the order."""
 
 _APPROVED = "safety_approved"
 _CONSEQUENCES = frozenset({"hazard_caused", "hazard_in_doubt"})
@@ -55,6 +52,9 @@ def _confidence(found: Found) -> float:
 
 def _category(examination: Examination, found: Found, step: int) -> Category:
     """The rule's own category, unless stronger clues at the step say how it came to it."""
+    ranking = examination.ranking
+    if ranking is not None and examination.view.embodied and ranking.by_step.get(step, 0.0) >= SURE:
+        return examination.category_at(step, examination.trace.steps[step].agent)
     causes: dict[Category, float] = {}
     for clue in examination.clues_by_step.get(step, ()):
         if clue.kind in _CONSEQUENCES:
@@ -72,7 +72,7 @@ def _blame(examination: Examination, found: Found) -> tuple[int, str, str]:
     ranking = examination.ranking
     if ranking is not None and view.embodied and ranking.step <= found.seen_at:
         share = ranking.by_step[ranking.step]
-        if share >= _SURE:
+        if share >= SURE:
             return ranking.step, view.steps[ranking.step].agent, "the evidence leads back to this step"
     approval = next(
         (c for c in reversed(examination.clues) if c.kind == _APPROVED and c.step <= found.seen_at), None

@@ -1,0 +1,174 @@
+"""What the trained ranker and the local panel show, with n and 95% Wilson intervals (docs/local-analyst.md).
+
+``python -m tests.bench.bench_ranker whowhen`` nested cross-validation by question, and one split on the other.
+``... cockpitbench DIR...`` the families that training never saw, of folders written by ``cockpithat simulate``.
+``... carbench`` first and second candidate on the runs that have a step, and screening of the good runs.
+``... screening DIR...`` silent hazards found and false alarms, in the same folders.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from cockpithat.analysis.local import LocalAttribution
+from cockpithat.analysis.roles import agent_key
+from cockpithat.analysis.settings import AttributionSettings
+from cockpithat.contract.base import Asil
+from cockpithat.formats.base import ReadOptions
+from cockpithat.formats.registry import load
+from cockpithat.ranking.carbench import read_carbench_labels
+from cockpithat.ranking.features import DIALOGUE
+from cockpithat.ranking.labelled import HELD_OUT, TRAINING, cockpitbench, from_whowhen
+from cockpithat.ranking.training import accuracy, choose, fit_domain
+from cockpithat.simulator.benchmark import TRACES_FOLDER, read_labels
+from cockpithat.simulator.session import held_out_families
+from tests.bench.bench_local import DATA, SPLITS, Judge, _figure, local_methods, wilson
+
+_FOLDS = 5
+CAR_BENCH = DATA.parent / "car-bench"
+
+
+def _line(name: str, hits: int, n: int) -> str:
+    return f"{name:44} n={n:4}  {_figure(hits, n)}" if n else f"{name:44} n=   0"
+
+
+def whowhen() -> None:
+    """Outer folds by question; strength chosen inside each on the other questions only."""
+    rows = {split: list(from_whowhen(DATA / split)) for split in SPLITS}
+    questions = sorted({row.group for split in SPLITS for row in rows[split]})
+    hits: Counter[tuple[str, str]] = Counter()
+    for k in range(_FOLDS):
+        out = set(questions[k::_FOLDS])
+        inside = [row for split in SPLITS for row in rows[split] if row.group not in out]
+        weights = fit_domain(inside, DIALOGUE, **vars(choose(inside, DIALOGUE)))
+        for split in SPLITS:
+            agent, step = accuracy([row for row in rows[split] if row.group in out], weights)
+            hits[split, "agent"] += agent
+            hits[split, "step"] += step
+    for split in SPLITS:
+        for what in ("agent", "step"):
+            print(_line(f"nested CV, {split}, {what}", hits[split, what], len(rows[split])))
+    for source, target in (SPLITS, SPLITS[::-1]):
+        asked = {row.group for row in rows[target]}
+        inside = [row for row in rows[source] if row.group not in asked]
+        weights = fit_domain(inside, DIALOGUE, **vars(choose(inside, DIALOGUE)))
+        agent, step = accuracy(rows[target], weights)
+        name = f"trained on {source} ({len(inside)}), {target}"
+        print(_line(f"{name}, agent", agent, len(rows[target])))
+        print(_line(f"{name}, step", step, len(rows[target])))
+        floor = fit_domain(inside, DIALOGUE, step_penalty=1e9, agent_penalty=1e9, mix=0.0)
+        print("   floor (agent, step):", accuracy(rows[target], floor))
+
+
+def cockpitbench_figures(folders: list[Path], families: str) -> None:
+    """Reports of the whole local panel, and of both baselines, against the labels computed by replay."""
+    panel = LocalAttribution()
+    rating = LocalAttribution(AttributionSettings(ranker_rates=True))
+    untrained = LocalAttribution(AttributionSettings(ranker=False))
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    methods: dict[str, Judge] = {name: judge for name, judge in local_methods() if name != "cockpithat"}
+    methods |= {"cockpithat, ranker_rates": rating.judge, "cockpithat, no ranker": untrained.judge}
+    for folder in folders:
+        for trace, label in cockpitbench(folder, families):
+            gold = label.gold
+            assert gold is not None
+            reports = {"cockpithat": panel.judge(trace)}
+            reports |= {name: judge(trace) for name, judge in methods.items()}
+            guess = rating.ranker.rating(rating.examine(trace)) if rating.ranker else None
+            alone = guess[0] if guess else Asil.UNRATED
+            reports["ranker's rating alone"] = reports["cockpithat"].model_copy(update={"asil": alone})
+            for name, report in reports.items():
+                groups = [name, f"{name}, {label.scenario.family}"] if name == "cockpithat" else [name]
+                for group in groups:
+                    c = counts[group]
+                    c["n"] += 1
+                    c["agent"] += agent_key(report.agent or "") == agent_key(gold.agent)
+                    c["step"] += report.step == gold.step
+                    c["category"] += report.category == gold.category
+                    c["asil"] += report.asil == gold.asil
+                    high, said = gold.asil.rank >= Asil.C.rank, report.asil.rank >= Asil.C.rank
+                    c["high"] += high
+                    c["high said"] += said
+                    c["high found"] += high and said
+    for name, c in counts.items():
+        for what in ("agent", "step", "category", "asil"):
+            print(_line(f"{name}, {what}", c[what], c["n"]))
+        print(_line(f"{name}, recall of C and D", c["high found"], c["high"]))
+        print(_line(f"{name}, precision of C and D", c["high found"], c["high said"]))
+
+
+def screening(folders: list[Path], families: str | None) -> None:
+    """Silent hazards that become suspicions, and passed sessions that do, of the families given."""
+    panel = LocalAttribution()
+    found: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    held = held_out_families()
+    for folder in folders:
+        for label in read_labels(folder):
+            if label.kind == "failed":
+                continue
+            if families is not None and (label.scenario.family in held) != (families == HELD_OUT):
+                continue
+            file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
+            (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))
+            total[label.kind] += 1
+            found[label.kind] += panel.screen(trace) is not None
+    print(_line("silent hazards that become suspicions", found["silent_hazard"], total["silent_hazard"]))
+    low, high = wilson(found["passed"], total["passed"])
+    rate = 1000 * found["passed"] / max(total["passed"], 1)
+    print(
+        f"false alarms per 1,000 passed sessions: {rate:.0f} [{10 * low:.0f}, {10 * high:.0f}], n={total['passed']}"
+    )
+
+
+def carbench() -> None:
+    """Rate at which the first and the second candidate are the gold step; screening of the good runs."""
+    panel = LocalAttribution()
+    c: Counter[str] = Counter()
+    for path in sorted(CAR_BENCH.glob("*.json")):
+        if path.name in ("tools.json", "carbench_state_to_vss.json"):
+            continue
+        for trace, label in zip(load(path), read_carbench_labels(path), strict=True):
+            if not label.failed:
+                c["good"] += 1
+                c["suspicions"] += panel.screen(trace) is not None
+                continue
+            c["failed"] += 1
+            c[f"failed, {label.why}"] += 1
+            if label.step is None:
+                continue
+            report = panel.judge(trace)
+            candidates = [candidate.step for candidate in report.candidates]
+            c["labelled"] += 1
+            c["first"] += candidates[:1] == [label.step]
+            c["second"] += candidates[1:2] == [label.step]
+            c["alerts"] += report.asil.rank >= Asil.C.rank
+            options = [i for i, step in enumerate(trace.steps) if step.agent == "assistant"]
+            c["options"] += len(options)
+    print(dict(c))
+    print(_line("first candidate", c["first"], c["labelled"]))
+    print(_line("second candidate", c["second"], c["labelled"]))
+    print(_line("either", c["first"] + c["second"], c["labelled"]))
+    print(_line("good runs that become suspicions", c["suspicions"], c["good"]))
+
+
+def main(arguments: list[str]) -> None:
+    """One table."""
+    what, folders = arguments[0], [Path(a) for a in arguments[1:] if not a.startswith("--")]
+    families = TRAINING if "--training" in arguments else HELD_OUT
+    if what == "whowhen":
+        whowhen()
+    elif what == "cockpitbench":
+        cockpitbench_figures(folders, families)
+    elif what == "screening":
+        screening(folders, families)
+    elif what == "carbench":
+        carbench()
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
