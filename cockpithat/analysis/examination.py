@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cockpithat.analysis.clues import Clue
 from cockpithat.analysis.detectors.registry import find_clues
 from cockpithat.analysis.hazards import HazardEngine, HazardFindings
+from cockpithat.analysis.support import CONCRETE
 from cockpithat.analysis.view import TraceView
 from cockpithat.contract.base import Asil, Category
 from cockpithat.contract.reports import Evidence
@@ -17,6 +18,7 @@ from cockpithat.contract.trace import Trace
 if TYPE_CHECKING:
     from cockpithat.ranking.model import Ranker, Ranking
 
+_CONSEQUENCES = frozenset({"hazard_caused", "hazard_in_doubt", "corrected_by_person"})
 _CLEAR = 0.6  # probability of a category from which on the weights name it and not the clues
 SURE = 0.5
 """Share of the ranking from which on its step is taken as where the failure began."""
@@ -49,6 +51,19 @@ class Examination:
         """The trained ranking of the steps; ``None`` without a ranker, or where no weights apply."""
         return self.ranker.rank(self) if self.ranker is not None else None
 
+    @property
+    def sure_step(self) -> int | None:
+        """The ranking's step where it has half of the share and a concrete clue at it; else ``None``.
+
+        The cockpit's weights come from simulated sessions. Without a clue they only know habits of those.
+        """
+        ranking = self.ranking
+        if ranking is None or ranking.by_step[ranking.step] < SURE:
+            return None
+        clues = self.clues_by_step.get(ranking.step, ())
+        concrete = any(c.weight >= CONCRETE and c.kind not in _CONSEQUENCES for c in clues)
+        return ranking.step if concrete else None
+
     @cached_property
     def floor(self) -> Asil:
         """The most severe rating among the hazards; ``unrated`` without one."""
@@ -79,7 +94,7 @@ class Examination:
     def category_at(self, step: int, agent: str | None) -> Category:
         """The category the clues speak for at a step; without clues, what kind of step it is."""
         ranking = self.ranking
-        if ranking is not None and self.ranker is not None and ranking.by_step.get(step, 0.0) >= SURE:
+        if ranking is not None and self.ranker is not None and step == self.sure_step:
             known = self.ranker.category(ranking.features, step)
             if known is not None and known[1] >= _CLEAR:
                 return known[0]

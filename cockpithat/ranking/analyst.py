@@ -8,6 +8,7 @@ from cockpithat.contract.base import Asil
 from cockpithat.contract.reports import Hypothesis
 
 _NOTHING = "no feature in particular"
+_UNSURE = 0.15  # simulated habits without a concrete clue: less than any hint from evidence
 _CONFIDENCE = 0.9
 """More than mass, length and hints from words together: these are features of the ranker already."""
 
@@ -28,6 +29,7 @@ class RankerAnalyst:
         # Where a rule speaks, its rating stands: an operator's rules are not outvoted by weights.
         unruled = examination.rated_by_ranker and not examination.hazards.rated
         rating = examination.ranker.rating(examination) if unruled else None
+        trusted = not examination.view.embodied or examination.sure_step is not None
         moved = ", ".join(f"{m.feature} {m.by:+.1f}" for m in ranking.moved(step))
         return Opinion(
             Hypothesis(
@@ -36,7 +38,7 @@ class RankerAnalyst:
                 agent=agent,
                 category=known[0] if known is not None else examination.category_at(step, agent),
                 asil=rating[0] if rating is not None else Asil.UNRATED,
-                confidence=_CONFIDENCE,
+                confidence=_CONFIDENCE if trusted else _UNSURE,
                 rationale=f"share {ranking.by_step[step]:.2f}; raised by {moved or _NOTHING}",
                 evidence=examination.evidence_at(step),
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpithat.analysis.analysts.base import Opinion, nothing
-from cockpithat.analysis.examination import SURE, Examination
+from cockpithat.analysis.examination import Examination
 from cockpithat.analysis.hazards import Found
 from cockpithat.consensus import SAFETY_ANALYST
 from cockpithat.contract.base import Category
@@ -52,8 +52,7 @@ def _confidence(found: Found) -> float:
 
 def _category(examination: Examination, found: Found, step: int) -> Category:
     """The rule's own category, unless stronger clues at the step say how it came to it."""
-    ranking = examination.ranking
-    if ranking is not None and examination.view.embodied and ranking.by_step.get(step, 0.0) >= SURE:
+    if examination.view.embodied and step == examination.sure_step:
         return examination.category_at(step, examination.trace.steps[step].agent)
     causes: dict[Category, float] = {}
     for clue in examination.clues_by_step.get(step, ()):
@@ -69,11 +68,9 @@ def _category(examination: Examination, found: Found, step: int) -> Category:
 def _blame(examination: Examination, found: Found) -> tuple[int, str, str]:
     """Step and agent behind a hazard: who approved it, else who ordered it, else who was acting."""
     view = examination.view
-    ranking = examination.ranking
-    if ranking is not None and view.embodied and ranking.step <= found.seen_at:
-        share = ranking.by_step[ranking.step]
-        if share >= SURE:
-            return ranking.step, view.steps[ranking.step].agent, "the evidence leads back to this step"
+    sure = examination.sure_step
+    if sure is not None and view.embodied and sure <= found.seen_at:
+        return sure, view.steps[sure].agent, "the evidence leads back to this step"
     approval = next(
         (c for c in reversed(examination.clues) if c.kind == _APPROVED and c.step <= found.seen_at), None
     )
