@@ -1,4 +1,4 @@
-"""Features of what is done: kinds of step, what goes before and after, the change that mattered, the graph."""
+"""Features of what is done: kinds of step, what is around it, the change that mattered, the graph."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def deed_features(examination: Examination, steps: list[int]) -> dict[int, Featu
 
 
 def critical_change(examination: Examination) -> int | None:
-    """The change that mattered: a rated hazard's order, else one that was undone, else the last before an apology.
+    """The change that mattered: a rated hazard's order, else one undone, else the last before regret.
 
     Without any of these the last change of the session; ``None`` if nothing was changed.
     """

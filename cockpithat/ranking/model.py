@@ -229,7 +229,7 @@ def softmax(scores: Sequence[float]) -> list[float]:
 
 
 def load_ranker(path: Path | None = None) -> Ranker:
-    """The ranker of a weights file, the product's own by default. Raises ``RulesError`` with one clear line."""
+    """The ranker of a weights file, the product's own by default. Raises ``RulesError``."""
     return _own() if path is None else Ranker(_read(path.read_text(encoding="utf-8"), str(path)))
 
 

@@ -1,4 +1,4 @@
-"""Features of the situation for severity, exposure and controllability: speed, weather, road, driver, rules."""
+"""Features of the situation for a rating: speed, weather, road, driver, rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _DRIVER = "Vehicle.Driver."
 _WEATHERS = ("fog", "snow", "rain", "clear")
 _ROADS = ("motorway", "highway", "rural", "urban", "city", "car_park", "parking")
 _BRANCHES = (
-    "Lights", "Door", "Trunk", "Windshield", "ADAS", "Transmission", "ParkingBrake", "HVAC", "Seat", "Infotainment",
+    "Lights", "Door", "Trunk", "Windshield", "ADAS", "Transmission", "ParkingBrake", "HVAC", "Seat",
+    "Infotainment",
     "CruiseControl", "Navigation", "ActiveAutonomyLevel", "LaneDeparture", "Window",
 )  # fmt: skip
 

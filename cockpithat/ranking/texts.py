@@ -1,4 +1,4 @@
-"""Features of what is said: position, length, novelty, reuse, overlap, cues. No roster and no signal is needed."""
+"""Features of what is said: position, length, novelty, reuse, cues; no roster or signal is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trains the ranker and writes its weights file: ``cockpithat train``, or ``python -m cockpithat.ranking.train``."""
+"""Trains the ranker: ``cockpithat train``, or ``python -m cockpithat.ranking.train``."""
 
 from __future__ import annotations
 

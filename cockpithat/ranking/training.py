@@ -20,7 +20,7 @@ from cockpithat.ranking.model import (
 )
 from cockpithat.ranking.texts import Features
 
-# The zero-training baseline as weights: the heaviest agent, its first step that took effect, the longest step.
+# The zero-training baseline as weights: the heaviest agent, its first effect, the longest step.
 FLOOR_STEPS: Mapping[str, float] = {"first_effect": 3.0, "longest": 1.5, "agent_works_most": 1.5}
 FLOOR_AGENTS: Mapping[str, float] = {"agent_works_most": 2.0, "log_steps_together": 0.5}
 PRIORS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]] = {
@@ -115,10 +115,11 @@ def high_threshold(rows: Sequence[Labelled], penalty: float) -> float:
     for group in sorted({row.group for row in rows}):
         weights = fit_severity([r for r in rows if r.group != group], penalty, 1.0)
         for row in rows:
-            if row.group == group and row.situation and row.classes is not None:
-                if classify(*row.classes).rank >= Asil.C.rank:
-                    _, table = rate_features(row.situation, weights)
-                    shares.append(table.get(Asil.C, 0.0) + table.get(Asil.D, 0.0))
+            if row.group != group or not row.situation or row.classes is None:
+                continue
+            if classify(*row.classes).rank >= Asil.C.rank:
+                _, table = rate_features(row.situation, weights)
+                shares.append(table.get(Asil.C, 0.0) + table.get(Asil.D, 0.0))
     if not shares:
         return 0.5
     shares.sort()
@@ -160,7 +161,7 @@ def cross_validated(
 
 
 def choose(rows: Sequence[Labelled], domain: str, grid: Sequence[Strength] = GRID) -> Strength:
-    """The strength with most hits (agent and step counted alike) on left-out groups; the strongest of equals."""
+    """The strength with most hits (agent and step alike) on left-out groups; the strongest of equals."""
     best, most = grid[-1], -1
     for strength in sorted(grid, key=lambda s: (-s.step_penalty, s.mix)):
         hits = sum(cross_validated(rows, domain, strength))

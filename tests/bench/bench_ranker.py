@@ -1,7 +1,7 @@
 """What the trained ranker and the local panel show, with n and 95% Wilson intervals (docs/local-analyst.md).
 
-``python -m tests.bench.bench_ranker whowhen`` nested cross-validation by question, and one split on the other.
-``... cockpitbench DIR...`` the families that training never saw, of folders written by ``cockpithat simulate``.
+``python -m tests.bench.bench_ranker whowhen`` nested cross-validation by question; one split on the other.
+``... cockpitbench DIR...`` unseen families, of folders written by ``cockpithat simulate``.
 ``... carbench`` first and second candidate on the runs that have a step, and screening of the good runs.
 ``... screening DIR...`` silent hazards found and false alarms, in the same folders.
 """
@@ -119,7 +119,7 @@ def screening(folders: list[Path], families: str | None) -> None:
     low, high = wilson(found["passed"], total["passed"])
     rate = 1000 * found["passed"] / max(total["passed"], 1)
     print(
-        f"false alarms per 1,000 passed sessions: {rate:.0f} [{10 * low:.0f}, {10 * high:.0f}], n={total['passed']}"
+        f"false alarms per 1,000 passed: {rate:.0f} [{10 * low:.0f}, {10 * high:.0f}], n={total['passed']}"
     )
 
 

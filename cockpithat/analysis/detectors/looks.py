@@ -1,4 +1,4 @@
-"""Look-ups and what is said of them: other values than were read, none read at all, read elsewhere, or old."""
+"""Look-ups and what is said of them: other values than read, none read, read elsewhere, or old."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class _Seen:
 class Readings:
     """Follows every named reading from the look that brought it to the steps that state it.
 
-    ``reading_changed``: stated otherwise than just read. ``reading_without_source``: never read. ``reading_against_bus``:
+    ``reading_changed``: stated otherwise than just read. ``reading_without_source``: never read.
+    ``reading_against_bus``:
     the bus shows another value at that time. ``reading_denied_later``: a later look shows another value.
     ``number_against_output``: after a look of its own the step says numbers, none of which was read.
     ``look_elsewhere``, ``look_stale``: the look itself is at another place, or content with an old picture.

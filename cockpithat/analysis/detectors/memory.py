@@ -100,7 +100,8 @@ def _domain_of(text: str) -> str | None:
 
 
 _COCKPIT = (
-    "vehicle", "car", "cabin", "driver", "display", "drive", "driving", "cockpit", "assist", "profile", "preference",
+    "vehicle", "car", "cabin", "driver", "display", "drive", "driving", "cockpit", "assist", "profile",
+    "preference",
     "fahrzeug", "fahrer", "environment", "road", "body", "safety", "memory", "车",
 )  # fmt: skip
 

@@ -58,9 +58,14 @@ class Speakers:
             addressee = next((str(flat[k]) for k in _ADDRESSEE_KEYS if flat.get(k)), None)
             if addressee is not None and CANCELLED.search(view.words[answer]):
                 yield _clue("aside_obeyed", view, answer, 0.75)
-            elif wished and addressee is None and WITHDRAWAL.search(view.words[i]):
-                if not CANCELLED.search(view.words[answer]) and self._acted_on(view, i):
-                    yield _clue("withdrawal_ignored", view, answer, 0.5)
+            elif (
+                wished
+                and addressee is None
+                and WITHDRAWAL.search(view.words[i])
+                and not CANCELLED.search(view.words[answer])
+                and self._acted_on(view, i)
+            ):
+                yield _clue("withdrawal_ignored", view, answer, 0.5)
             wished = True
 
     @staticmethod
