@@ -11,9 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cockpithat import __version__
 from cockpithat.resources import read_resource, resource
+from stream.cli import cli
+from stream.dlq import Redriven
 
 COMMAND = [sys.executable, "-m", "stream.cli"]
 DEMO = resource("data/demo")
@@ -162,6 +165,23 @@ def test_help_says_whose_partition_and_offset_a_redrive_means() -> None:
     text = " ".join(cockpithat("dlq", "redrive", "--help").stdout.split())
     assert text.count("in the dead-letter topic") + text.count("of the dead-letter topic") == 2
     assert "not source_offset" in text
+
+
+@pytest.mark.parametrize(
+    ("done", "says"),
+    [
+        (Redriven(sent=0, foreign=0, before=2), "nothing sent: 2 selected and already sent back"),
+        (Redriven(sent=0, foreign=0), "0 records sent back"),
+        (Redriven(sent=3, foreign=0), "3 records sent back"),
+    ],
+)
+def test_a_second_redrive_says_that_it_was_done_before(
+    done: Redriven, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream.dlq.redrive", lambda *_, **__: done)
+    result = CliRunner().invoke(cli, ["dlq", "redrive", "--topic", "events"])
+    assert result.exit_code == 0
+    assert result.output.startswith(says)
 
 
 def test_replay_to_brokers_that_do_not_answer_is_one_line() -> None:
