@@ -9,6 +9,7 @@ import click
 import pytest
 
 from cockpithat.bench.command import bench
+from cockpithat.ranking.command import train_command
 from cockpithat.simulator.command import simulate_command
 from stream.cli import cli
 
@@ -28,8 +29,13 @@ def all_options(command: click.Command) -> set[str]:
 def options() -> dict[str, set[str]]:
     """Options by command; those of a group are those of all its commands."""
     known = {name: all_options(command) for name, command in cli.commands.items()}
-    # These two parse their arguments themselves, so that they cost nothing when others start.
-    return {**known, "bench": all_options(bench), "simulate": all_options(simulate_command)}
+    # These parse their arguments themselves, so that they cost nothing when others start.
+    return {
+        **known,
+        "bench": all_options(bench),
+        "simulate": all_options(simulate_command),
+        "train": all_options(train_command),
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

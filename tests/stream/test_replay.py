@@ -101,7 +101,7 @@ def read_back(settings: Settings, topic: str, count: int) -> list[tuple[int, byt
     """Partition, key and value of ``count`` records of a topic."""
     consumer = Consumer({"bootstrap.servers": settings.kafka.bootstrap_servers, "group.id": "t"})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found = []
+    found: list[tuple[int, bytes, bytes]] = []
     while len(found) < count:
         message = consumer.poll(10)
         assert message is not None and message.error() is None
