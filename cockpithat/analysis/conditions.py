@@ -118,7 +118,7 @@ class Condition(BaseModel):
         if self.is_ is not None:
             results.append(_equals(value, self.is_))
         if self.in_ is not None:
-            # One kind among the wanted ones is enough to know: "FAST" is not "OFF", whatever it is as a boolean.
+            # One kind among the wanted is enough to know: "FAST" is not "OFF", whatever it is as a boolean.
             results.append(known_of([_equals(value, wanted) for wanted in self.in_]))
         if (self.gt, self.ge, self.lt, self.le) != (None, None, None, None):
             number = as_number(value)
