@@ -118,9 +118,7 @@ def screening(folders: list[Path], families: str | None) -> None:
     print(_line("silent hazards that become suspicions", found["silent_hazard"], total["silent_hazard"]))
     low, high = wilson(found["passed"], total["passed"])
     rate = 1000 * found["passed"] / max(total["passed"], 1)
-    print(
-        f"false alarms per 1,000 passed: {rate:.0f} [{10 * low:.0f}, {10 * high:.0f}], n={total['passed']}"
-    )
+    print(f"false alarms per 1,000 passed: {rate:.0f} [{10 * low:.0f}, {10 * high:.0f}], n={total['passed']}")
 
 
 def carbench() -> None:
