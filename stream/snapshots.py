@@ -202,7 +202,10 @@ class SnapshotReader:
             if command == "assign" and state is not None:
                 start = self._lookup(consumer, partition, from_ms)
                 state.start = start
-                consumer.incremental_assign([TopicPartition(self._topic, partition, start)])
+                assigned = TopicPartition(self._topic, partition, start)
+                consumer.incremental_assign([assigned])
+                # The client keeps a pause over the assignments; the state here begins without one.
+                consumer.resume([assigned])
                 log.info(
                     "snapshots assigned",
                     extra={"topic": self._topic, "partition": partition, "offset": start},

@@ -260,6 +260,9 @@ class SnapshotLog:
         for key, owner in list(self._evicted.items()):
             if owner == partition:
                 del self._evicted[key]
+        # What was reported of them may not have gone out. Who reads them again reports them again.
+        for place in [place for place in self._reported if place[1] == partition]:
+            del self._reported[place]
 
     @property
     def memory_bytes(self) -> int:

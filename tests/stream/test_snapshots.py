@@ -191,3 +191,22 @@ def test_on_a_broker_that_cannot_look_up_by_time_it_reads_from_the_beginning() -
             under.reader.assign(0, T0 + 49)
             eventually(lambda: under.accepted == 50)
             assert under.reader.start_offset(0) == 0
+
+
+@pytest.mark.kafka
+def test_a_partition_that_was_paused_and_is_assigned_again_is_read_on(kafka: KafkaBroker, topic: str) -> None:
+    """A rebalance while the reader is far ahead of its events: the client would keep the pause."""
+    servers = kafka.bootstrap_servers
+    with reading(servers, topic, lead_ms=1_000) as under:
+        under.reader.assign(0, T0)
+        eventually(lambda: under.reader.start_offset(0) is not None)
+        send(servers, topic, [(b"v1", snapshot("v1", T0 + n * 1_000), T0 + n * 1_000) for n in range(100)])
+        eventually(lambda: under.accepted == 100)
+        time.sleep(0.5)  # it has paused now
+        send(servers, topic, [(b"v1", snapshot("v1", T0 + 200_000), T0 + 200_000)])
+        time.sleep(0.5)
+        assert under.accepted == 100
+        under.reader.unassign(0)
+        under.reader.assign(0, T0)
+        under.reader.caught_up(0)
+        eventually(lambda: under.accepted == 201)  # those before once more
