@@ -16,6 +16,7 @@ import asyncio
 import json
 import statistics
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from cockpithat.llm.tokens import approximate_tokens, named_counter
 from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.settings import PanelSettings
 from cockpithat.resources import resource
+from cockpithat.simulator import SimulateSettings, simulate
 
 TOKENIZER = "o200k_base"
 TARGET = 34_000
@@ -73,7 +75,7 @@ class PlayedModel:
         if "salient" in fields:
             flag = {
                 "step": 1, "tag": "safety_violation", "salience": 0.9, "priority": "high", "strength": 3,
-                "why": words(5),
+                "why": words(3),
             }  # fmt: skip
             return {"salient": [flag] * 3}
         agents = fields.get("agent", {}).get("enum", [""])
@@ -134,6 +136,17 @@ def read(folder: Path, pattern: str) -> list[Trace]:
     return [trace for path in sorted(folder.glob(pattern)) for trace in load(path)]
 
 
+def simulated(number: int) -> list[Trace]:
+    """Failed sessions of CockpitBench, longer than the demos."""
+    with tempfile.TemporaryDirectory() as folder:
+        traces: list[Trace] = []
+        for played in simulate(SimulateSettings(traces=number, seed=3)):
+            path = Path(folder) / f"{played.start.session_id}.jsonl"
+            path.write_text("".join(f"{record.model_dump_json()}\n" for record in played.records()))
+            traces += load(path, "cockpit")
+    return [trace for trace in traces if trace.is_judged]
+
+
 def main() -> int:
     """Print the figures; 1 when the target is missed."""
     parser = argparse.ArgumentParser(
@@ -151,11 +164,14 @@ def main() -> int:
     show("hand-crafted, all agree", asyncio.run(measure(crafted, agree=True)))
     mean = show("hand-crafted, resolution on every trace", asyncio.run(measure(crafted, agree=False)))
     show("algorithm-generated, resolution on every trace", asyncio.run(measure(generated, agree=False)))
-    scanned = asyncio.run(measure(cockpit, agree=True))
-    show("cockpit demos with the scan, all agree", scanned)
-    scan = statistics.fmean(cost.scan for cost in scanned)
-    share = statistics.fmean(cost.scan / cost.total for cost in scanned)
-    print(f"scan: mean {scan:,.0f} tokens: {share:.1%} of its panel, {scan / TARGET:.1%} of {TARGET:,}")
+    for name, traces in (("cockpit demos", cockpit), ("CockpitBench, seed 3", simulated(24))):
+        for agree in (True, False):
+            scanned = asyncio.run(measure(traces, agree=agree))
+            show(f"{name} with the scan, {'all agree' if agree else 'resolution'}", scanned)
+            scan = statistics.fmean(cost.scan for cost in scanned)
+            whole = statistics.fmean(cost.total for cost in scanned)
+            print(f"  scan: mean {scan:,.0f} tokens: {scan / whole:.1%} of its panel, {scan / TARGET:.1%} of "
+                  f"{TARGET:,}, {scan / PAPER:.1%} of {PAPER:,}")  # fmt: skip
     text = "\n".join(step.text for trace in crafted for step in trace.steps)
     ratio = approximate_tokens(text) / count(text)
     print(f"approx-1 against {TOKENIZER} on the hand-crafted texts: {ratio:.3f}")

@@ -7,6 +7,7 @@ import json
 import logging
 import random
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -56,21 +57,23 @@ def check_accounts(panel: Panel, server: ChatServer, reports: list[Report]) -> N
     """Every request has its record, and the reports' tokens are the records' tokens."""
     sent = [record for record in panel.records if record.outcome not in UNSENT]
     refused_key = [record for record in panel.records if record.outcome == "key"]
-    assert len(sent) + len(refused_key) == len(server.requests)
+    # A try whose time was up while it waited for its turn is booked and was never sent.
+    unheard = sum(record.outcome in {"deadline", "timeout"} for record in sent)
+    assert 0 <= len(sent) + len(refused_key) - len(server.requests) <= unheard
     assert sum(r.tokens.input for r in reports) == sum(record.input_tokens for record in panel.records)
     assert sum(r.tokens.output for r in reports) == sum(record.output_tokens for record in panel.records)
     assert sum(r.cost or 0 for r in reports) == pytest.approx(sum(record.cost for record in panel.records))
 
 
-async def test_a_good_endpoint_gives_a_verdict_on_twenty_and_twenty_traces(
+async def test_a_good_endpoint_gives_a_verdict_on_every_kind_of_trace(
     whowhen: list[Trace], cockpit: list[Trace]
 ) -> None:
-    assert (len(whowhen), len(cockpit)) == (20, 20)
+    traces = [*whowhen[::4], *cockpit[::4]]  # of both parts of each
     with serve(good) as server:
         panel = panel_on(server)
-        reports = [await panel.method.attribute(trace) for trace in (*whowhen, *cockpit)]
+        reports = [await panel.method.attribute(trace) for trace in traces]
         await panel.method._client.close()  # type: ignore[union-attr]
-    for trace, report in zip((*whowhen, *cockpit), reports, strict=True):
+    for trace, report in zip(traces, reports, strict=True):
         check_against(trace, report)
         assert report.degraded is None
         assert (report.method, report.analysts) == ("cockpithat", "llm")
@@ -83,14 +86,16 @@ async def test_an_endpoint_that_misbehaves_at_random_always_leaves_a_verdict_or_
     whowhen: list[Trace], cockpit: list[Trace]
 ) -> None:
     """Each request draws its misbehaviour from its own content, so a run can be repeated."""
+    assert (len(whowhen), len(cockpit)) == (20, 20)
     kinds = sorted(MISBEHAVIOUR)
 
     def moody(request: Request) -> Reply:
         draw = random.Random(zlib.crc32(request.prompt.encode()))
-        return MISBEHAVIOUR[draw.choice(["correct"] * 25 + kinds)](request)
+        reply = MISBEHAVIOUR[draw.choice(["correct"] * 25 + kinds)](request)
+        return replace(reply, delay=3.0) if reply.delay else reply
 
     with serve(moody) as server:
-        panel = panel_on(server, llm={"call_seconds": 0.4})
+        panel = panel_on(server, llm={"call_seconds": 2.0})
         reports = [await panel.method.attribute(trace) for trace in (*whowhen, *cockpit)]
         await panel.method._client.close()  # type: ignore[union-attr]
     for trace, report in zip((*whowhen, *cockpit), reports, strict=True):
