@@ -46,7 +46,7 @@ def scale(request: pytest.FixtureRequest) -> Scale:
     """The full form's or the short form's."""
     if request.config.getoption("--chaos-full", default=False):
         return Scale(sessions=2_000, seconds=300, kills=20, rebalances=5, silence_ms=30_000)
-    return Scale(sessions=150, seconds=20, kills=3, rebalances=1, silence_ms=10_000)
+    return Scale(sessions=112, seconds=14, kills=3, rebalances=1, silence_ms=8_000)
 
 
 @pytest.fixture
