@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 NAME = "assemble"
 SNAPSHOT_LOOKBACK_MS = 15 * 60_000
 _STALE_MS = 5_000
+_FETCH_MS = 3_000  # twice Faust's fetch wait: a healthy consumer of a silent partition hears no oftener
 _PRIME_TIMEOUT_S = 60.0
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 _RECALLED = 5_000  # summaries of a partition read back for what is over
@@ -278,7 +279,7 @@ class AssembleUnit(Unit):
         """
         heard = self.context.last_contact_ms(self.topic, self.partition)
         silence_ms = self.context.settings.engine.silence_ms
-        if heard is None or now_ms - heard > min(_STALE_MS, silence_ms // 2):
+        if heard is None or now_ms - heard > max(_FETCH_MS, min(_STALE_MS, silence_ms // 2)):
             self._in_touch_since = None
             return True
         if self._in_touch_since is None:
