@@ -155,7 +155,9 @@ async def test_the_estimate_of_a_panel_is_not_below_what_it_takes(
     for trace in (*whowhen, demos[0]):
         with serve(player()) as server:
             async with Rig(server) as rig:
-                report = await rig.method(Cascade, judge_confidence=1.0).attribute(trace)
+                report = await rig.method(Cascade, local_confidence=1.0, judge_confidence=1.0).attribute(
+                    trace
+                )
         spent = sum(r.input_tokens + r.output_tokens for r in rig.records if r.role == Role.ANALYST)
         assert report.decided_by == Stage.PANEL
         assert 0 < spent <= panel_cost(rig.attribution.panel)  # type: ignore[arg-type]
