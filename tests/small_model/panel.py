@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -45,6 +46,7 @@ def small_model(python: Path, log: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [str(python), "-m", "llama_cpp.server", "--model", model, "--n_ctx", str(CONTEXT)]
+    command += ["--n_threads", str(os.cpu_count() or 1)]
     with log.open("w") as out:
         server = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=out, stderr=subprocess.STDOUT
