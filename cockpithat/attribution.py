@@ -9,6 +9,7 @@ from cockpithat.analysis.reporting import (
     review_for,
     summary_for,
     suspicion_for,
+    withdrawn_review_for,
 )
 from cockpithat.analysis.settings import AttributionSettings, ReviewSettings, config_digest
 
@@ -24,4 +25,5 @@ __all__ = [
     "review_for",
     "summary_for",
     "suspicion_for",
+    "withdrawn_review_for",
 ]

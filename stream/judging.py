@@ -22,17 +22,19 @@ from cockpithat.attribution import (
     alert_for,
     review_for,
     summary_for,
+    withdrawn_review_for,
 )
 from cockpithat.contract.base import Asil, Category, WireModel
 from cockpithat.contract.deadletter import DeadLetterReason
-from cockpithat.contract.ids import derived_id
-from cockpithat.contract.reports import Report, ReviewRequest
+from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.methods import registry
 from cockpithat.panel.refining import Refiner, Shortfall
 from stream.decoding import TRACE_DEPTH, Decoder, UndecodableError
 
 REPORT, ALERT, REVIEW, SUSPICION, SUMMARY = "reports", "alerts", "reviews", "suspicions", "sessions"
+
+_NO_REVIEW = "the panel's verdict needs no review"
 
 
 class Stage(StrEnum):
@@ -135,7 +137,7 @@ class Issuer:
         is_old = not trace.clock_suspect and now_ms - trace.ended_ts > self._page_max_age_ms
         if alert is not None and not is_old:
             made.append(_made(ALERT, alert.alert_id, alert))
-        review = review_for(report) or (_withdrawn(report) if reviewed else None)
+        review = review_for(report) or (withdrawn_review_for(report, _NO_REVIEW) if reviewed else None)
         if review is not None:
             made.append(_made(REVIEW, review.review_id, review))
         summary = summary_for(trace, report).model_copy(
@@ -153,21 +155,6 @@ class Issuer:
             stage=stage,
         )
         return Judged(trace.vehicle_id, tuple(made), facts)
-
-
-def _withdrawn(report: Report) -> ReviewRequest:
-    return ReviewRequest(
-        review_id=derived_id("review", report.report_id),
-        revision=report.revision,
-        report_id=report.report_id,
-        trace_id=report.trace_id,
-        vehicle_id=report.vehicle_id,
-        session_id=report.session_id,
-        asil=report.asil,
-        confidence=report.confidence,
-        reasons=("the panel's verdict needs no review",),
-        withdrawn=True,
-    )
 
 
 class Judge:

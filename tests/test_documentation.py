@@ -16,7 +16,7 @@ from stream.cli import cli
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _COMMAND = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?cockpithat ([^\n#]*)|`cockpithat ([^`\n]+)`", re.MULTILINE)
-_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
 def all_options(command: click.Command) -> set[str]:

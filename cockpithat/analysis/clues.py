@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +40,17 @@ class Clue:
             weight=round(self.weight, 4),
             source=trace.steps[self.step].source,
         )
+
+
+def noisy_or(clues: Iterable[Clue]) -> float:
+    """How far clues speak against a step together: ``1 - prod(1 - weight)``, one clue a kind."""
+    best: dict[str, float] = {}
+    for clue in clues:
+        best[clue.kind] = max(best.get(clue.kind, 0.0), clue.weight)
+    doubt = 1.0
+    for weight in best.values():
+        doubt *= 1.0 - min(weight, 0.99)
+    return 1.0 - doubt
 
 
 def quote(text: str, around: int = 0, length: int = QUOTE) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cockpithat.analysis.clues import Clue
+from cockpithat.analysis.clues import Clue, noisy_or
 from cockpithat.analysis.detectors.registry import find_clues
 from cockpithat.analysis.hazards import HazardEngine, HazardFindings
 from cockpithat.analysis.support import CONCRETE
@@ -79,17 +79,8 @@ class Examination:
 
     @cached_property
     def step_scores(self) -> dict[int, float]:
-        """How far the clues at a step speak against it: ``1 - prod(1 - weight)``, one clue a kind."""
-        scores: dict[int, float] = {}
-        for step, clues in self.clues_by_step.items():
-            best: dict[str, float] = {}
-            for clue in clues:
-                best[clue.kind] = max(best.get(clue.kind, 0.0), clue.weight)
-            doubt = 1.0
-            for weight in best.values():
-                doubt *= 1.0 - min(weight, 0.99)
-            scores[step] = 1.0 - doubt
-        return scores
+        """How far the clues at each step that has some speak against it."""
+        return {step: noisy_or(clues) for step, clues in self.clues_by_step.items()}
 
     def category_at(self, step: int, agent: str | None) -> Category:
         """The category the clues speak for at a step; without clues, what kind of step it is."""

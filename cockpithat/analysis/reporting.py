@@ -326,8 +326,15 @@ def alert_for(report: Report, settings: AttributionSettings | None = None) -> Al
 
 def review_for(report: Report) -> ReviewRequest | None:
     """The review request of a report that needs a person; ``None`` otherwise."""
-    if not report.review.required:
-        return None
+    return _review(report, report.review.reasons) if report.review.required else None
+
+
+def withdrawn_review_for(report: Report, reason: str) -> ReviewRequest:
+    """Takes back the request that an earlier revision of ``report`` made."""
+    return _review(report, (reason,), withdrawn=True)
+
+
+def _review(report: Report, reasons: tuple[str, ...], *, withdrawn: bool = False) -> ReviewRequest:
     return ReviewRequest(
         review_id=derived_id("review", report.report_id),
         revision=report.revision,
@@ -337,7 +344,8 @@ def review_for(report: Report) -> ReviewRequest | None:
         session_id=report.session_id,
         asil=report.asil,
         confidence=report.confidence,
-        reasons=report.review.reasons,
+        reasons=reasons,
+        withdrawn=withdrawn,
     )
 
 

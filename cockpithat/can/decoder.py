@@ -120,10 +120,6 @@ class CanDecoder:
             for ts, signals in sorted(moments.items())
         ]
 
-    def forget(self, vehicle_id: str) -> None:
-        """Drop what is remembered of a vehicle, so that its next frames are passed on whole."""
-        self._last.pop(vehicle_id, None)
-
     def _value(self, mapping: SignalMapping, raw: Any, limits: tuple[float | None, float | None]) -> VssValue:
         if isinstance(raw, NamedSignalValue):
             name = str(raw.name)

@@ -61,10 +61,6 @@ class Ledger:
         """Sum of all costs."""
         return sum(record.cost for record in self.records)
 
-    def tokens_of(self, role: Role) -> int:
-        """Input and output tokens of one role."""
-        return sum(r.input_tokens + r.output_tokens for r in self.records if r.role == role)
-
     def outcomes(self) -> dict[str, int]:
         """How many tries ended in what way."""
         return dict(Counter(record.outcome for record in self.records))

@@ -31,10 +31,6 @@ class ApiKey:
         """``text`` without the key: servers echo it, in error messages and elsewhere."""
         return text.replace(self._value, REDACTED)
 
-    def occurs_in(self, text: str) -> bool:
-        """Whether the key stands in ``text``."""
-        return self._value in text
-
 
 def find_key(settings: RoleSettings, variable: Callable[[str], str | None]) -> ApiKey | None:
     """The role's key. ``variable`` looks up the environment.

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from cockpithat.analysis.clues import Clue
 from cockpithat.analysis.view import render
 from cockpithat.contract.trace import Step
-
-
-def noisy_or(clues: Sequence[Clue]) -> float:
-    """``1 - prod(1 - weight)``, one clue a kind."""
-    best: dict[str, float] = {}
-    for clue in clues:
-        best[clue.kind] = max(best.get(clue.kind, 0.0), clue.weight)
-    doubt = 1.0
-    for weight in best.values():
-        doubt *= 1.0 - min(weight, 0.99)
-    return 1.0 - doubt
 
 
 def repeats(first: Step, second: Step) -> bool:

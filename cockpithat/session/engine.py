@@ -178,12 +178,6 @@ class SessionEngine:
         session = self._holder()
         return None if session is None else session.first_source.offset
 
-    @property
-    def hold_since_ms(self) -> int | None:
-        """Wall clock at which the session behind :attr:`hold_offset` opened."""
-        session = self._holder()
-        return None if session is None else session.wall_opened
-
     def closed(self, vehicle_id: str, session_id: str) -> ClosedSession | None:
         """What is remembered of a session that is over; ``None`` if it is open, unknown or forgotten."""
         return self._closed.get((vehicle_id, session_id))

@@ -51,7 +51,6 @@ class OpenSession:
         "steps",
         "unordered",
         "vehicle_id",
-        "wall_opened",
     )
 
     def __init__(
@@ -72,7 +71,6 @@ class OpenSession:
         self.first_source = source
         self.last_source = source
         self.broker_opened = broker_ms
-        self.wall_opened = wall_ms
         self.last_wall = wall_ms
         self.byte_count = 0
         self.clock_suspect = False

@@ -236,10 +236,7 @@ class AssembleUnit(Unit):
             event = self._decode(record)
         except UndecodableError as error:
             self._count("dead_lettered")
-            self.context.guard.bad()
-            pair = self.dead_letter(record, error.reason, error.detail, stage="decode")
-            if pair is not None:
-                self.submit([pair], held=self.hold.acquire(held))
+            self.put_aside(record, error.reason, error.detail, stage="decode", held=self.hold.acquire(held))
             return
         if self.ledger.accounts_for((event.vehicle_id, event.session_id), record.offset):
             return  # read again; the session's trace is out and this event went into it

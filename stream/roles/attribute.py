@@ -194,12 +194,7 @@ class AttributeUnit(Unit):
             detail = "the record's key is not the trace's vehicle_id"
             judged = Judged(refused=(DeadLetterReason.WRONG_KEY, detail))
         if judged.refused is not None:
-            self.context.guard.bad()
-            pair = self.dead_letter(record, *judged.refused)
-            if pair is None:
-                self.hold.release(ticket)
-            else:
-                self.submit([pair], held=ticket)
+            self.put_aside(record, *judged.refused, held=ticket)
             return
         self.context.guard.good()
         if judged.facts is not None and judged.facts.method:

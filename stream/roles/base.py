@@ -218,6 +218,17 @@ class Unit(ABC):
         )
         return output, ledger.mark(name, record.offset, last=True)
 
+    def put_aside(
+        self, record: Record, reason: DeadLetterReason, detail: str, *, held: int, stage: str | None = None
+    ) -> None:
+        """Dead-letter a bad ``record``; the ticket ``held`` is released once that is out."""
+        self.context.guard.bad()
+        pair = self.dead_letter(record, reason, detail, stage=stage)
+        if pair is None:
+            self.hold.release(held)
+        else:
+            self.submit([pair], held=held)
+
     def close(self) -> None:
         """Publish nothing more. The hold goes with the partition."""
         self._closed = True

@@ -54,13 +54,8 @@ class DecodeUnit(Unit):
                     DeadLetterReason.WRONG_KEY, "the key is not the vehicle_id of the frames; key by vehicle"
                 )
         except UndecodableError as error:
-            self.context.guard.bad()
             self.context.metrics.can_frames.labels("dead_lettered").inc()
-            pair = self.dead_letter(record, error.reason, error.detail)
-            if pair is None:
-                self.hold.release(ticket)
-            else:
-                self.submit([pair], held=ticket)
+            self.put_aside(record, error.reason, error.detail, held=ticket)
             return
         self.context.guard.good()
         self._role.keys.check(record)

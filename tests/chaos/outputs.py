@@ -12,16 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from cockpithat.contract.deadletter import DeadLetterHeaders
 from tests.chaos.load import INPUTS, Load
-from tests.stream.cockpit import Cluster
+from tests.stream.cockpit import IDENTITY, Cluster
 
-IDENTITY = {
-    "traces": "trace_id",
-    "reports": "report_id",
-    "alerts": "alert_id",
-    "reviews": "review_id",
-    "suspicions": "suspicion_id",
-    "sessions": "summary_id",
-}
 DEAD_LETTERS = tuple(f"dlq:{role}" for role in INPUTS)
 
 # Where a record came from, when it was made and how long that took.

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.fleet import Fleet, wait_ready
-from tests.chaos.outputs import IDENTITY
-from tests.stream.cockpit import Cluster, duplicates, session
+from tests.stream.cockpit import IDENTITY, Cluster, duplicates, session
 from tests.support.chat_server import ChatServer, Reply, Request, serve
 from tests.support.kafka import KafkaBroker
 

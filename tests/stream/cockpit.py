@@ -24,7 +24,16 @@ from stream.topics import create
 from tests.support.kafka import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTPUTS = ("traces", "reports", "alerts", "reviews", "suspicions", "sessions")
+IDENTITY = {
+    "traces": "trace_id",
+    "reports": "report_id",
+    "alerts": "alert_id",
+    "reviews": "review_id",
+    "suspicions": "suspicion_id",
+    "sessions": "summary_id",
+}
+"""What names a record of each output."""
+OUTPUTS = tuple(IDENTITY)
 
 
 def event(kind: str, vehicle: str, session: str, seq: int, ts: int, **fields: Any) -> dict[str, Any]:

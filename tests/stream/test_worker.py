@@ -13,6 +13,7 @@ import pytest
 
 from cockpithat.contract.deadletter import DeadLetterHeaders
 from tests.stream.cockpit import (
+    IDENTITY,
     OUTPUTS,
     ROOT,
     Cluster,
@@ -25,15 +26,6 @@ from tests.stream.cockpit import (
 from tests.support.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
-
-IDENTITY = {
-    "traces": "trace_id",
-    "reports": "report_id",
-    "alerts": "alert_id",
-    "reviews": "review_id",
-    "suspicions": "suspicion_id",
-    "sessions": "summary_id",
-}
 
 
 def now() -> int:

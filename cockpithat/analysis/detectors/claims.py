@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cockpithat.analysis.clues import Clue, quote
+from cockpithat.analysis.clues import Clue
+from cockpithat.analysis.detectors.base import clue_at
 from cockpithat.analysis.detectors.cues import ACKNOWLEDGED, CANCELLED, CONSENT, DONE
 from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.roles import agent_key
@@ -53,20 +54,20 @@ class Claims:
                     refused.pop(key, None)
             text = view.words[i]
             if cancelled is not None and doing.writes and i - cancelled <= _REACH:
-                yield _clue("cancelled_then_done", view, i, 0.7, Category.DRIVER_AGENT_INTERACTION)
+                yield clue_at("cancelled_then_done", view, i, 0.7, Category.DRIVER_AGENT_INTERACTION)
                 cancelled = None
             if step.mode == "message" and not step.tool_calls:
                 if CONSENT.search(text) and not answered:
-                    yield _clue("consent_without_answer", view, i, 0.7, _INVENTION)
+                    yield clue_at("consent_without_answer", view, i, 0.7, _INVENTION)
                 since = asked.get(key, (-1, None))[0]
                 mine = items.get(step.plan_item or "") == key or since >= 0
                 if mine and key in tools and used.get(key, -1) < since and doing.answers is None:
                     done = DONE.search(text)
                     kind = "done_without_call" if done else "answer_without_look"
-                    yield _clue(kind, view, i, 0.45 if done else 0.3, _INVENTION)
+                    yield clue_at(kind, view, i, 0.45 if done else 0.3, _INVENTION)
                     asked.pop(key, None)
                 if key in refused and i - refused[key] <= 2 and not ACKNOWLEDGED.search(text):
-                    yield _clue(
+                    yield clue_at(
                         "done_after_refusal", view, i, 0.75, Category.MISINTERPRETATION_OF_TOOL_OUTPUT
                     )
                     refused.pop(key, None)
@@ -75,13 +76,3 @@ class Claims:
             if step.target is not None and agent_key(step.target) != key:
                 asked[agent_key(step.target)] = (i, step.plan_item)
                 answered = False
-
-
-def _clue(kind: str, view: TraceView, step: int, weight: float, category: Category) -> Clue:
-    words = view.words[step].strip()
-    paths = tuple(view.commands[step])[:8]
-    text = words or next((c.name for c in view.steps[step].tool_calls), "")
-    return Clue(
-        kind, step, view.steps[step].agent, category, weight, "c" if words or not paths else "sigma",
-        quote(text), paths,
-    )  # fmt: skip

@@ -115,11 +115,6 @@ class EnvironmentContradictions:
             )  # fmt: skip
 
 
-def _sets_route(tool: str) -> bool:
-    name = tool[:100]
-    return bool(_ROUTE_TOOL.search(name)) and not _ROUTE_READ.match(name)
-
-
 def _negated(text: str, match: re.Match[str]) -> bool:
     return bool(_NEGATED.search(text[max(0, match.start() - 24) : match.start()]))
 

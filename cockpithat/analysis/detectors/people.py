@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from cockpithat.analysis.clues import Clue, quote
+from cockpithat.analysis.clues import Clue
+from cockpithat.analysis.detectors.base import clue_at
 from cockpithat.analysis.detectors.cues import CANCELLED, WITHDRAWAL
 from cockpithat.analysis.environment import flatten
 from cockpithat.analysis.hazards import HazardFindings
@@ -54,10 +55,10 @@ class Speakers:
             if i in who and usual and who[i] != usual[0][0] and speakers[who[i]] < usual[0][1]:
                 foreign = True
             if foreign and self._acted_on(view, i):
-                yield _clue("other_speaker_obeyed", view, answer, 0.75)
+                yield clue_at("other_speaker_obeyed", view, answer, 0.75, _CATEGORY)
             addressee = next((str(flat[k]) for k in _ADDRESSEE_KEYS if flat.get(k)), None)
             if addressee is not None and CANCELLED.search(view.words[answer]):
-                yield _clue("aside_obeyed", view, answer, 0.75)
+                yield clue_at("aside_obeyed", view, answer, 0.75, _CATEGORY)
             elif (
                 wished
                 and addressee is None
@@ -65,7 +66,7 @@ class Speakers:
                 and not CANCELLED.search(view.words[answer])
                 and self._acted_on(view, i)
             ):
-                yield _clue("withdrawal_ignored", view, answer, 0.5)
+                yield clue_at("withdrawal_ignored", view, answer, 0.5, _CATEGORY)
             wished = True
 
     @staticmethod
@@ -76,13 +77,3 @@ class Speakers:
             if view.doings[j].writes:
                 return True
         return False
-
-
-def _clue(kind: str, view: TraceView, step: int, weight: float) -> Clue:
-    words = view.words[step].strip()
-    paths = tuple(view.commands[step])[:8]
-    text = words or next((c.name for c in view.steps[step].tool_calls), "")
-    return Clue(
-        kind, step, view.steps[step].agent, _CATEGORY, weight, "c" if words or not paths else "sigma",
-        quote(text), paths,
-    )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cockpithat.analysis.clues import Clue, quote
+from cockpithat.analysis.clues import Clue
+from cockpithat.analysis.detectors.base import clue_at
 from cockpithat.analysis.detectors.cues import APPROVAL, OFFER, WARNING
 from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.roles import agent_key
@@ -54,22 +55,22 @@ class Safeguards:
                         wanted.discard(step.plan_item)
                     if APPROVAL.search(text) and not _refuses(text):
                         if looked < max(asked, 0) and (asked >= 0 or pressed or step.plan_item):
-                            yield _clue("approval_without_look", view, i, 0.3)
+                            yield clue_at("approval_without_look", view, i, 0.3, _CATEGORY)
                         if pressed or objected is not None:
-                            yield _clue("approval_after_objection", view, i, 0.5)
+                            yield clue_at("approval_after_objection", view, i, 0.5, _CATEGORY)
                         denied, reviewed, objected, pressed = None, True, None, False
                     elif _refuses(text):
                         denied, objected, pressed = i, None, False
                 continue
             if doing.writes:
                 if denied is not None and i - denied <= _REACH:
-                    yield _clue("action_after_denial", view, i, 0.6)
+                    yield clue_at("action_after_denial", view, i, 0.6, _CATEGORY)
                     denied = None
                 elif wanted and not reviewed:
-                    yield _clue("review_skipped", view, i, 0.5)
+                    yield clue_at("review_skipped", view, i, 0.5, _CATEGORY)
                     wanted.clear()
                 if pressed and not reviewed:
-                    yield _clue("action_under_pressure", view, i, 0.5)
+                    yield clue_at("action_under_pressure", view, i, 0.5, _CATEGORY)
                 objected, pressed = None, False
             elif step.mode == "message" and OFFER.search(text):
                 objected, reviewed = i, False
@@ -77,13 +78,3 @@ class Safeguards:
 
 def _refuses(text: str) -> bool:
     return WARNING.search(text) is not None or text.lstrip().lower().startswith(("no.", "no,", "nein", "不"))
-
-
-def _clue(kind: str, view: TraceView, step: int, weight: float) -> Clue:
-    words = view.words[step].strip()
-    paths = tuple(view.commands[step])[:8]
-    text = words or next((c.name for c in view.steps[step].tool_calls), "")
-    return Clue(
-        kind, step, view.steps[step].agent, _CATEGORY, weight, "c" if words or not paths else "sigma",
-        quote(text), paths,
-    )  # fmt: skip

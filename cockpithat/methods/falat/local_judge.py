@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cockpithat.analysis.analysts.base import Opinion
-from cockpithat.analysis.clues import quote
+from cockpithat.analysis.clues import noisy_or, quote
 from cockpithat.analysis.examination import Examination
 from cockpithat.analysis.support import supports_in
 from cockpithat.contract.base import Asil, Category
@@ -22,7 +22,7 @@ from cockpithat.methods.falat.space import Hierarchy, Moment, Space, Stage, Susp
 from cockpithat.methods.falat.transitions import Transition, TransitionType
 from cockpithat.methods.falat.verdict import Assessment, Challenge, Part, ThreeTests
 from cockpithat.methods.finding import Finding, alone
-from cockpithat.methods.signs import mends, noisy_or, repeats
+from cockpithat.methods.signs import mends, repeats
 from cockpithat.slicing.milestones import Milestone, milestones
 
 _AGAINST_PRIOR = frozenset(
