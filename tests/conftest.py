@@ -22,7 +22,8 @@ def missing(what: str) -> NoReturn:
 
 @pytest.fixture(autouse=True)
 def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the settings of the person who runs it."""
+    """No test sees the settings of the person who runs it, nor the width of a terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     for name in list(os.environ):
         if name.upper().startswith("COCKPITHAT_"):
             monkeypatch.delenv(name)
@@ -34,3 +35,9 @@ def shared_data() -> Path:
     if not _DATA.is_dir():
         missing("real data not found: expected ../shared/data beside the checkout")
     return _DATA
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests wait for a broker come first: the others fill what processor time they leave."""
+    waits = {item.path for item in items if item.get_closest_marker("kafka") is not None}
+    items.sort(key=lambda item: item.path not in waits)
