@@ -70,6 +70,13 @@ def cli(context: click.Context, verbose: bool) -> None:
 @_STATE_MAP
 @click.option("--method", default="cockpithat", show_default=True, metavar="NAME", help="How to attribute.")
 @click.option("--analysts", default="local", show_default=True, metavar="NAME", help="Who votes.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the method, as its page names it; may be repeated.",
+)
 @_CONFIG
 @click.option(
     "--jobs", type=click.IntRange(1, 64), help="Sessions at a time; 4 for analysts that wait for a network."
@@ -95,6 +102,7 @@ def attribute(
     state_map: Path | None,
     method: str,
     analysts: str,
+    options: tuple[str, ...],
     config: Path | None,
     jobs: int | None,
     everything: bool,
@@ -107,10 +115,10 @@ def attribute(
     from cockpithat.analysis.watching import unknown_signals
     from cockpithat.commands.attribute import write_reports
     from cockpithat.commands.inputs import Inputs
-    from cockpithat.methods.registry import create
+    from cockpithat.methods.registry import create, read_options
 
     settings = _settings(config, None)
-    chosen = create(method, analysts, settings.attribution)
+    chosen = create(method, analysts, settings.attribution, read_options(options))
     if settings.attribution.rules_file is not None:
         for warning in unknown_signals(settings.attribution.rules()):
             tell(f"{settings.attribution.rules_file}: {warning}")

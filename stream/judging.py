@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from multiprocessing import parent_process
 from multiprocessing.connection import wait as wait_for_connection
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -24,6 +25,7 @@ from cockpithat.attribution import (
     summary_for,
     withdrawn_review_for,
 )
+from cockpithat.calibration.method import Ranges
 from cockpithat.contract.base import Asil, Category, WireModel
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.reports import Report
@@ -99,28 +101,48 @@ class Judged:
         return any(made.topic == REVIEW for made in self.made)
 
 
-def refiner(settings: AttributionSettings, method: str, analysts: str) -> Refiner | None:
-    """The method whose verdict follows the local one; ``None`` where the local analysts are all there is.
+def refiner(
+    settings: AttributionSettings, method: str, analysts: str, options: Mapping[str, Any] | None = None
+) -> Refiner | None:
+    """The method whose verdict follows the local one; ``None`` where no model is asked.
 
-    Raises ``ValueError`` for a method that a worker cannot run.
+    Raises what :func:`cockpithat.methods.registry.create` raises, and ``ValueError`` for a method that has
+    no local report to go first.
     """
-    if (method, analysts) == (LocalAttribution.name, LocalAttribution.analysts):
+    if analysts == LocalAttribution.analysts:
         return None
-    found = registry.create(method, analysts, settings)
+    found = registry.create(method, analysts, settings, options)
     if not isinstance(found, Refiner):
-        raise ValueError(
-            f"method {method!r} with analysts {analysts!r} does not run in a worker, which needs a local "
-            "report first; set worker.method to cockpithat and worker.analysts to local or llm"
-        )
+        raise ValueError(f"method {method!r} does not run in a worker, which needs a local report first")
     return found
+
+
+def _local(
+    settings: AttributionSettings, method: str, options: Mapping[str, Any] | None
+) -> Callable[[Trace], Report]:
+    found = registry.create(method, LocalAttribution.analysts, settings, options)
+    judge: Callable[[Trace], Report] = found.judge  # type: ignore[attr-defined]  # local methods have it
+    return judge
+
+
+def ranges(
+    settings: AttributionSettings, method: str, analysts: str, options: Mapping[str, Any] | None = None
+) -> Ranges | None:
+    """What gives reports their ranges, where a calibration is set. Raises ``CalibrationError``."""
+    if settings.calibration is None:
+        return None
+    return Ranges(settings.calibration, registry.create(method, analysts, settings, options))
 
 
 class Issuer:
     """From a report to the records that go out with it."""
 
-    def __init__(self, settings: AttributionSettings, *, page_max_age_ms: int) -> None:
+    def __init__(
+        self, settings: AttributionSettings, *, page_max_age_ms: int, ranges: Ranges | None = None
+    ) -> None:
         self._settings = settings
         self._page_max_age_ms = page_max_age_ms
+        self._ranges = ranges
 
     def issue(
         self, trace: Trace, report: Report, now_ms: int, stage: Stage, *, reviewed: bool = False
@@ -131,6 +153,8 @@ class Issuer:
         a review, which is withdrawn when this one needs none.
         """
         report = report.model_copy(update={"revision": stage.revision(trace.revision)})
+        if self._ranges is not None:
+            report = self._ranges(report, len(trace.steps))
         made = [_made(REPORT, report.report_id, report)]
         alert = alert_for(report, self._settings)
         # A backfill or a redrive must not wake anyone. A clock that is wrong says nothing about age.
@@ -158,7 +182,7 @@ class Issuer:
 
 
 class Judge:
-    """Judges traces with the local analysts, for good or ahead of a panel."""
+    """Judges traces without a network: by a local method, or by the local analysts ahead of a model."""
 
     def __init__(
         self,
@@ -168,10 +192,14 @@ class Judge:
         max_bytes: int,
         method: str = LocalAttribution.name,
         analysts: str = LocalAttribution.analysts,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._local = LocalAttribution(settings)
-        self._refiner = refiner(settings, method, analysts)
-        self._issuer = Issuer(settings, page_max_age_ms=page_max_age_ms)
+        self._screening = LocalAttribution(settings)
+        self._refiner = refiner(settings, method, analysts, options)
+        self._judge_locally = _local(settings, method, options) if self._refiner is None else None
+        self._issuer = Issuer(
+            settings, page_max_age_ms=page_max_age_ms, ranges=ranges(settings, method, analysts, options)
+        )
         self._decoder: Decoder[Trace] = Decoder(
             TypeAdapter(Trace), max_bytes=max_bytes, max_depth=TRACE_DEPTH
         )
@@ -184,9 +212,10 @@ class Judge:
             return Judged(refused=(error.reason, error.detail))
         if not (trace.is_judged and trace.steps):
             return self._passed(trace)
-        if self._refiner is None:
-            return self._issuer.issue(trace, self._local.judge(trace), now_ms, Stage.ONLY)
-        return self._issuer.issue(trace, self._refiner.preliminary(trace), now_ms, Stage.FIRST)
+        if self._refiner is not None:
+            return self._issuer.issue(trace, self._refiner.preliminary(trace), now_ms, Stage.FIRST)
+        assert self._judge_locally is not None
+        return self._issuer.issue(trace, self._judge_locally(trace), now_ms, Stage.ONLY)
 
     def give_up(self, value: bytes | None, now_ms: int, shortfall: Shortfall, reviewed: bool) -> Judged:
         """Outputs for a session that gets no verdict of the panel: the local report, which says why."""
@@ -201,7 +230,7 @@ class Judge:
 
     def _passed(self, trace: Trace) -> Judged:
         made: list[Made] = []
-        suspicion = self._local.screen(trace) if trace.steps else None
+        suspicion = self._screening.screen(trace) if trace.steps else None
         if suspicion is not None:
             made.append(_made(SUSPICION, suspicion.suspicion_id, suspicion))
         stage = Stage.ONLY if self._refiner is None else Stage.FIRST
@@ -225,7 +254,12 @@ _judge: Judge | None = None
 
 
 def start_process(
-    settings: AttributionSettings, page_max_age_ms: int, max_bytes: int, method: str, analysts: str
+    settings: AttributionSettings,
+    page_max_age_ms: int,
+    max_bytes: int,
+    method: str,
+    analysts: str,
+    options: Mapping[str, Any],
 ) -> None:
     """Set up a process of the pool. It ends with its parent, however that ends."""
     global _judge
@@ -233,7 +267,12 @@ def start_process(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     _judge = Judge(
-        settings, page_max_age_ms=page_max_age_ms, max_bytes=max_bytes, method=method, analysts=analysts
+        settings,
+        page_max_age_ms=page_max_age_ms,
+        max_bytes=max_bytes,
+        method=method,
+        analysts=analysts,
+        options=options,
     )
 
 

@@ -281,10 +281,18 @@ class WorkerSettings(_Section):
     attribution_deadline_s: float = Field(
         300.0, gt=0, description="Deadline from taking a trace to its local report; then it is put aside."
     )
-    method: str = Field("cockpithat", min_length=1, description="Method that judges failed sessions.")
+    method: str = Field(
+        "cockpithat",
+        min_length=1,
+        description="Method that judges failed sessions, with `analysts` one of docs/methods/README.md.",
+    )
+    method_options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Options of the method, as its page names them; in the environment as JSON.",
+    )
     analysts: Literal["local", "llm"] = Field(
         "local",
-        description="`llm`: the panel's verdict follows the local report as a revision; needs "
+        description="`llm`: the method's verdict follows the local report as a revision; needs "
         "`attribution.panel`.",
     )
     panel_size: int = Field(4, ge=1, le=1_024, description="Panels of `llm` analysts in flight.")

@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from cockpithat.analysis.rules import RuleSet, load_rules
+from cockpithat.calibration.method import CalibrationSettings
 from cockpithat.consensus import ConsensusSettings
 from cockpithat.panel.settings import PanelSettings
 
@@ -59,6 +60,11 @@ class AttributionSettings(BaseModel):
         description="generatorURL of alerts; {report_id}, {trace_id}, {vehicle_id}, {session_id} are set",
     )
 
+    calibration: CalibrationSettings | None = Field(
+        None,
+        description="gives each report of a worker the range of steps that holds the decisive one "
+        "(docs/benchmark.md); none: no range",
+    )
     panel: PanelSettings | None = Field(
         None, description="endpoints of the LLM panel, for analysts 'llm'; none: only local analysts"
     )
@@ -72,11 +78,11 @@ def config_digest(settings: AttributionSettings, rules: RuleSet, **more: Any) ->
     """SHA-256 (hex) of everything that may change a verdict, as canonical JSON.
 
     The rules count by content and not by file name; where alerts point to does not count, nor does the panel:
-    the method that runs it passes what of it matters in ``more``.
+    the method that runs it passes what of it matters in ``more``. A calibration names the digest it is for.
     """
     content = {
         "settings": settings.model_dump(
-            mode="json", exclude={"rules_file", "ranker_file", "alert_url", "panel"}
+            mode="json", exclude={"rules_file", "ranker_file", "alert_url", "calibration", "panel"}
         ),
         "rules": rules.model_dump(mode="json", by_alias=True, exclude_none=True),
         **more,

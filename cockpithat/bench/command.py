@@ -20,6 +20,13 @@ SettingsLoader = Callable[[Path | None], AttributionSettings]
 
 _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Figures as JSON.")
+_OPTION = click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the method, as its page names it; may be repeated.",
+)
 _CONFIG = click.option("--config", type=_PATH, help="Settings file, as COCKPITHAT_CONFIG.")
 _DATA_FORMAT = click.option(
     "--format",
@@ -94,6 +101,7 @@ def bench(context: click.Context) -> None:
 @_DATA_FORMAT
 @click.option("--method", default="cockpithat", show_default=True, metavar="NAME", help="How to attribute.")
 @click.option("--analysts", default="local", show_default=True, metavar="NAME", help="Who votes.")
+@_OPTION
 @_LABELS
 @_SECOND
 @_OUT
@@ -115,6 +123,7 @@ def run(
     format_name: str,
     method: str,
     analysts: str,
+    options: tuple[str, ...],
     labels: Path | None,
     second: Path | None,
     out: Path | None,
@@ -148,6 +157,7 @@ def run(
         cache=cache,
         calibration=read_calibration(calibration) if calibration else None,
         policy=RangePolicy(coverage=coverage),
+        options=options,
     )
     dataset = load_dataset(Source(path, labels, second, _tell), format_name)
     for note in dataset.notes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from cockpithat.bench.runner import Plan, header_of, run
 from cockpithat.calibration.method import Calibrated, RangePolicy
 from cockpithat.calibration.model import Calibration
 from cockpithat.commands.progress import progress_bar
-from cockpithat.methods.registry import Method, create
+from cockpithat.methods.registry import Method, create, read_options
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -36,6 +37,7 @@ class Choice:
     cache: bool = False
     calibration: Calibration | None = None
     policy: RangePolicy = field(default_factory=RangePolicy)
+    options: tuple[str, ...] = ()  # of the method, each NAME=VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def bench(dataset: Dataset, path: Path, choice: Choice, tell: Callable[[str], No
     calibration = choice.calibration.digest if choice.calibration else None
     header = header_of(dataset, path, method, choice.plan, cache=choice.cache, calibration=calibration)
     samples = dataset.samples[: choice.limit]
-    log_path = choice.out / log_name(header) if choice.out else None
+    log_path = choice.out / log_name(header, choice.options) if choice.out else None
     if choice.resume and log_path is None:
         raise BenchError("--resume needs the folder of the log; give it with --out")
     before = _before(log_path, header) if choice.resume and log_path is not None else None
@@ -76,15 +78,17 @@ def bench(dataset: Dataset, path: Path, choice: Choice, tell: Callable[[str], No
     return Outcome(header, records, figures, log_path)
 
 
-def log_name(header: Header) -> str:
-    """A file name that tells data, method and whether the truth was shown."""
+def log_name(header: Header, options: Sequence[str] = ()) -> str:
+    """A file name that tells data, method, its options and whether the truth was shown."""
+    chosen = "".join("-" + re.sub(r"[^\w.=]+", "_", option) for option in sorted(options))
     shown = "-truth-shown" if header.ground_truth_shown else ""
     data = f"{header.dataset.format}-{header.dataset.digest[:8]}"
-    return f"{data}-{header.method}-{header.analysts}{shown}.jsonl"
+    return f"{data}-{header.method}-{header.analysts}{chosen}{shown}.jsonl"
 
 
 def _method(choice: Choice) -> Method:
-    method = create(choice.method, choice.analysts, _cached(choice.settings, choice.cache))
+    settings = _cached(choice.settings, choice.cache)
+    method = create(choice.method, choice.analysts, settings, read_options(choice.options))
     if choice.calibration is None:
         return method
     return Calibrated(method, choice.calibration, choice.policy)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from cockpithat.calibration.conformal import Shape
-from cockpithat.calibration.model import Calibration, CalibrationError
+from cockpithat.calibration.model import Calibration, CalibrationError, read_calibration
 from cockpithat.calibration.ranking import ranking_of
 from cockpithat.contract.reports import Report, ReviewDecision, StepRange
 from cockpithat.contract.trace import Trace
@@ -26,16 +27,29 @@ class RangePolicy(BaseModel):
     )
 
 
-class _Method(Protocol):
+class CalibrationSettings(RangePolicy):
+    """A calibration to use, and which of its ranges."""
+
+    file: Path = Field(description="calibration file, made by `cockpithat bench calibrate`")
+
+
+class Named(Protocol):
+    """What a calibration is checked against: a method, and its ``provenance`` where it has one."""
+
     name: str
     analysts: str
 
+
+class _Method(Named, Protocol):
     async def attribute(self, trace: Trace) -> Report: ...
 
 
 def with_range(report: Report, steps: int, calibration: Calibration, policy: RangePolicy) -> Report:
-    """The report with its range. Contested stays contested; a wide range makes it so, and asks for review."""
-    if steps == 0:
+    """The report with its range. Contested stays contested; a wide range makes it so, and asks for review.
+
+    A report of the local analysts in a model's place has none: the calibration is not of their ranking.
+    """
+    if steps == 0 or (report.degraded is not None and report.decided_by == "local"):
         return report
     held = calibration.steps(ranking_of(report, steps), report.trace_id, policy.shape, policy.coverage)
     first, last = min(held), max(held)
@@ -60,23 +74,41 @@ def with_range(report: Report, steps: int, calibration: Calibration, policy: Ran
     return report.model_copy(update=update)
 
 
+def check_fit(calibration: Calibration, method: Named) -> None:
+    """Raises :class:`CalibrationError` for a calibration of another method or configuration."""
+    made_for, here = (calibration.method, calibration.analysts), (method.name, method.analysts)
+    if made_for != here:
+        raise CalibrationError(
+            f"the calibration is for {made_for[0]} ({made_for[1]}), not for {here[0]} ({here[1]}); "
+            "calibrate that method"
+        )
+    digest = getattr(getattr(method, "provenance", None), "config_digest", "")
+    if digest and calibration.config_digest and digest != calibration.config_digest:
+        raise CalibrationError(
+            "the calibration was made with another configuration (rules, settings, prompts or models); "
+            "calibrate again"
+        )
+
+
+class Ranges:
+    """Gives a method's reports their ranges."""
+
+    def __init__(self, settings: CalibrationSettings, method: Named) -> None:
+        """Raises :class:`CalibrationError` for a file that cannot be used with that method."""
+        self._calibration, self._policy = read_calibration(settings.file), settings
+        check_fit(self._calibration, method)
+
+    def __call__(self, report: Report, steps: int) -> Report:
+        """The report of a trace of that many steps, with its range."""
+        return with_range(report, steps, self._calibration, self._policy)
+
+
 class Calibrated:
     """A method whose reports carry a range; everything else is the method's own."""
 
     def __init__(self, method: _Method, calibration: Calibration, policy: RangePolicy | None = None) -> None:
         """Raises :class:`CalibrationError` for a calibration of another method or configuration."""
-        made_for, here = (calibration.method, calibration.analysts), (method.name, method.analysts)
-        if made_for != here:
-            raise CalibrationError(
-                f"the calibration is for {made_for[0]} ({made_for[1]}), not for {here[0]} ({here[1]}); "
-                "calibrate that method"
-            )
-        digest = getattr(getattr(method, "provenance", None), "config_digest", "")
-        if digest and calibration.config_digest and digest != calibration.config_digest:
-            raise CalibrationError(
-                "the calibration was made with another configuration (rules, settings, prompts or models); "
-                "calibrate again"
-            )
+        check_fit(calibration, method)
         self._method = method
         self._calibration = calibration
         self._policy = policy or RangePolicy()

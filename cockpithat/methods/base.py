@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from cockpithat.analysis.examination import Examination
@@ -17,7 +17,7 @@ from cockpithat.contract.ids import report_id
 from cockpithat.contract.reports import Hypothesis, Provenance, Report
 from cockpithat.contract.trace import Trace
 from cockpithat.graph import graph_of
-from cockpithat.llm import ChatClient, Ledger, Role
+from cockpithat.llm import CallRecord, ChatClient, Ledger, Role
 from cockpithat.methods.case import FAILED, SYSTEM, Case
 from cockpithat.methods.client import ClientHolder
 from cockpithat.methods.finding import Finding, alone, report_of
@@ -25,6 +25,7 @@ from cockpithat.methods.options import BOUNDS, MethodOptions, ModelOptions
 from cockpithat.panel.asking import Line
 from cockpithat.panel.method import PanelNotConfiguredError
 from cockpithat.panel.prompts import versions
+from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Shortfall
 from cockpithat.panel.review import with_reasons
 from cockpithat.panel.settings import PanelSettings
 from cockpithat.panel.verify import TraceFacts
@@ -115,7 +116,8 @@ class LlmMethod(Generic[M]):
     """A method that asks a model.
 
     Whatever the endpoint does, :meth:`attribute` gives a report: the method's, or the local analysts' under
-    the method's id, marked ``degraded``. Only cancelling ends it without one.
+    the method's id, marked ``degraded``. Only cancelling ends it without one. A stream uses
+    :meth:`preliminary`, :meth:`verdict` and :meth:`degraded`, as of the panel.
     """
 
     name: str
@@ -178,6 +180,19 @@ class LlmMethod(Generic[M]):
         """Close the client's connections, if this object opened them."""
         await self.clients.close()
 
+    @property
+    def observe(self) -> Callable[[CallRecord], None] | None:
+        """Told of every try of a call, by clients opened after it was set."""
+        return self.clients.observe
+
+    @observe.setter
+    def observe(self, told: Callable[[CallRecord], None] | None) -> None:
+        self.clients.observe = told
+
+    def circuits(self) -> dict[Role, bool]:
+        """Whether the endpoint is left alone after failures."""
+        return self.clients.circuits([self.role])
+
     def _seconds(self) -> float:
         return self.options.seconds or self.panel.seconds * (_QUEUED if self.queued else 1)
 
@@ -187,22 +202,36 @@ class LlmMethod(Generic[M]):
         ``ground_truth`` is the task's reference answer, for benchmarks that show it to the judge; the
         report's provenance says so, and its id is another. Never set it elsewhere.
         """
+        try:
+            return await self.verdict(trace, ground_truth=ground_truth)
+        except NoVerdictError as error:
+            log.warning("%s; the local report goes out", error)
+            provenance = self._provenance[ground_truth is not None]
+            return await asyncio.to_thread(self._last_word, trace, error.shortfall, provenance)
+
+    async def verdict(
+        self, trace: Trace, *, ledger: Ledger | None = None, ground_truth: str | None = None
+    ) -> Report:
+        """The method's report; for a trace without steps the local one. Raises :class:`NoVerdictError`.
+
+        ``ledger`` books the calls; one that holds earlier tries of the same trace adds them to the report.
+        """
         started = time.monotonic()
-        client, ledger = self.clients.here(), Ledger()
+        client = self.clients.here()
+        ledger = Ledger() if ledger is None else ledger
         line = Line(client, ledger, client.deadline_in(self._seconds()))
         provenance = self._provenance[ground_truth is not None]
         if not trace.steps:
-            return self._stand_in(
-                await asyncio.to_thread(self.local.judge, trace), None, ledger, started, provenance
-            )
+            local = await asyncio.to_thread(self.local.judge, trace)
+            nothing = Shortfall("", tokens=ledger.tokens, cost=ledger.cost, seconds=since(started))
+            return stand_in(local, self.name, provenance, None, nothing)
         case = await asyncio.to_thread(self._prepare, trace, line, ground_truth)
         try:
             finding = await self.find(case)
         except FAILED as error:
             reason = f"{self.name} has no verdict ({str(error)[:300]})"
-            log.warning("%s; the local report goes out", reason)
-            local = await asyncio.to_thread(self.local.judge, trace)
-            return self._stand_in(local, reason, ledger, started, provenance)
+            shortfall = Shortfall(reason, (), ledger.tokens, ledger.cost, since(started))
+            raise NoVerdictError(shortfall, may_pass=error.may_pass) from error
         report = report_of(
             case.examination,
             finding,
@@ -214,6 +243,19 @@ class LlmMethod(Generic[M]):
             seconds=time.monotonic() - started,
         )
         return report.model_copy(update={"decided_by": "judge"})
+
+    def preliminary(self, trace: Trace) -> Report:
+        """The local report under this method's id, marked: the method's verdict follows."""
+        local = self.local.judge(trace)
+        return stand_in(local, self.name, self.provenance, PRELIMINARY, Shortfall(PRELIMINARY))
+
+    def degraded(self, trace: Trace, shortfall: Shortfall) -> Report:
+        """The local report under this method's id, marked with why there is no other verdict."""
+        return self._last_word(trace, shortfall, self.provenance)
+
+    def _last_word(self, trace: Trace, shortfall: Shortfall, provenance: Provenance) -> Report:
+        report = stand_in(self.local.judge(trace), self.name, provenance, shortfall.reason, shortfall)
+        return with_reasons(report, [f"degraded: {shortfall.reason}"])
 
     def _prepare(self, trace: Trace, line: Line, ground_truth: str | None) -> Case:
         trace = prepared(trace)
@@ -233,18 +275,27 @@ class LlmMethod(Generic[M]):
         decision = alone(hypothesis, case.examination, self.settings, case.facts.supports)
         return Finding(decision, **more)
 
-    def _stand_in(
-        self, local: Report, degraded: str | None, ledger: Ledger, started: float, provenance: Provenance
-    ) -> Report:
-        return relabelled(
-            local,
-            self.name,
-            provenance,
-            ledger=ledger,
-            seconds=time.monotonic() - started,
-            degraded=degraded,
-            decided_by="local",
-        )
+
+def since(started: float) -> float:
+    """Seconds since ``started`` (``time.monotonic``)."""
+    return round(time.monotonic() - started, 6)
+
+
+def stand_in(
+    local: Report, method: str, provenance: Provenance, degraded: str | None, spent: Shortfall
+) -> Report:
+    """The local report in a method's place, with what the method's tries cost."""
+    return relabelled(
+        local,
+        method,
+        provenance,
+        seconds=spent.seconds or local.seconds or 0.0,
+        degraded=degraded,
+        decided_by="local",
+        tokens=spent.tokens,
+        cost=spent.cost,
+        hypotheses=(*local.hypotheses, *spent.hypotheses),
+    )
 
 
 def relabelled(
@@ -252,22 +303,19 @@ def relabelled(
     method: str,
     provenance: Provenance,
     *,
-    ledger: Ledger | None = None,
     seconds: float,
     degraded: str | None = None,
     **more: object,
 ) -> Report:
     """A report under another method's name and id, as part of what that method did."""
-    update: dict[str, object] = {
-        "report_id": report_id(report.trace_id, method, "llm", provenance.config_digest),
-        "method": method,
-        "analysts": "llm",
-        "degraded": degraded,
-        "seconds": round(seconds, 6),
-        "provenance": provenance,
-        **more,
-    }
-    if ledger is not None:
-        update |= {"tokens": ledger.tokens, "cost": ledger.cost}
-    marked = report.model_copy(update=update)
-    return with_reasons(marked, [f"degraded: {degraded}"] if degraded else [])
+    return report.model_copy(
+        update={
+            "report_id": report_id(report.trace_id, method, "llm", provenance.config_digest),
+            "method": method,
+            "analysts": "llm",
+            "degraded": degraded,
+            "seconds": round(seconds, 6),
+            "provenance": provenance,
+            **more,
+        }
+    )

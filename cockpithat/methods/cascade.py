@@ -18,16 +18,17 @@ from cockpithat.analysis.roles import agent_key
 from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.analysis.support import CONCRETE
 from cockpithat.contract.base import Asil
-from cockpithat.contract.reports import Report, TokenUsage
+from cockpithat.contract.reports import Provenance, Report
 from cockpithat.contract.trace import Trace
-from cockpithat.llm import ChatClient
+from cockpithat.llm import CallRecord, ChatClient, Ledger, Role
 from cockpithat.llm.errors import BudgetExhaustedError
 from cockpithat.llm.limits import HourlyBudget
-from cockpithat.methods.base import panel_of, read_options, relabelled
+from cockpithat.methods.base import panel_of, read_options, relabelled, stand_in
 from cockpithat.methods.client import ClientHolder
 from cockpithat.methods.options import BOUNDS, ModelOptions
 from cockpithat.methods.who_when import AllAtOnce
 from cockpithat.panel.method import PanelAttribution
+from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Shortfall
 from cockpithat.panel.review import with_reasons
 from cockpithat.panel.settings import PanelSettings
 
@@ -100,20 +101,15 @@ def panel_cost(panel: PanelSettings) -> int:
 
 @dataclass
 class _Spent:
-    """What one trace cost so far, and what could not be asked."""
+    """What one trace cost so far, what could not be asked, and why a person should look."""
 
-    tokens: int = 0
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    cost: float = 0.0
+    ledger: Ledger
     stopped: str | None = None
     reasons: list[str] = field(default_factory=list)
 
-    def add(self, report: Report) -> None:
-        self.usage = TokenUsage(
-            input=self.usage.input + report.tokens.input, output=self.usage.output + report.tokens.output
-        )
-        self.tokens = self.usage.input + self.usage.output
-        self.cost += report.cost or 0.0
+    @property
+    def tokens(self) -> int:
+        return self.ledger.tokens.input + self.ledger.tokens.output
 
 
 class Cascade:
@@ -125,6 +121,7 @@ class Cascade:
 
     name = NAME
     analysts = "llm"
+    takes_ground_truth = True
 
     def __init__(
         self,
@@ -142,16 +139,36 @@ class Cascade:
         self._budget = HourlyBudget(self.options.hourly_tokens)
         self.local = LocalAttribution(settings)
         self._stages: tuple[ChatClient, AllAtOnce, PanelAttribution] | None = None
-        judge, panel = self._judge(client), PanelAttribution(settings, client=client)
-        self.provenance = provenance_of(
-            settings,
+        self.provenance = self._provenance_of()
+        self._provenance_shown = self._provenance_of(ground_truth=True).model_copy(
+            update={"ground_truth_shown": True}
+        )
+
+    def _provenance_of(self, **more: object) -> Provenance:
+        judge, panel = self._judge(None), PanelAttribution(self.settings)
+        return provenance_of(
+            self.settings,
             self.local.rules,
             prompts=judge.provenance.prompts | panel.provenance.prompts,
             models=judge.provenance.models | panel.provenance.models,
             method=NAME,
             options=self.options.model_dump(mode="json", exclude={*BOUNDS, "hourly_tokens"}),
             stages=[judge.provenance.config_digest, panel.provenance.config_digest],
+            **more,
         )
+
+    @property
+    def observe(self) -> Callable[[CallRecord], None] | None:
+        """Told of every try of a call, by clients opened after it was set."""
+        return self.clients.observe
+
+    @observe.setter
+    def observe(self, told: Callable[[CallRecord], None] | None) -> None:
+        self.clients.observe = told
+
+    def circuits(self) -> dict[Role, bool]:
+        """Whether each configured role's endpoint is left alone after failures."""
+        return self.clients.circuits(role for role in Role if self.panel.llm.role(role) is not None)
 
     def _judge(self, client: ChatClient | None) -> AllAtOnce:
         shown = {"numbered": True, "log_tokens": self.options.judge_tokens, "model": "scanner"}
@@ -161,42 +178,85 @@ class Cascade:
         """Close the client's connections, if this object opened them."""
         await self.clients.close()
 
-    async def attribute(self, trace: Trace) -> Report:
-        """The report of one trace; only cancelling ends it without one."""
+    async def attribute(self, trace: Trace, *, ground_truth: str | None = None) -> Report:
+        """The report of one trace; only cancelling ends it without one.
+
+        ``ground_truth`` is the task's reference answer, for benchmarks that show it to judge and panel; the
+        report's provenance says so, and its id is another. Never set it elsewhere.
+        """
+        return await self._run(trace, Ledger(), ground_truth, is_last_try=True)
+
+    async def verdict(
+        self, trace: Trace, *, ledger: Ledger | None = None, ground_truth: str | None = None
+    ) -> Report:
+        """As :meth:`attribute`; raises :class:`NoVerdictError` when a panel is due that may answer later."""
+        own = Ledger() if ledger is None else ledger
+        return await self._run(trace, own, ground_truth, is_last_try=False)
+
+    def preliminary(self, trace: Trace) -> Report:
+        """The local report under this method's id, marked: the cascade's verdict follows."""
+        local = self.local.judge(trace)
+        return stand_in(local, NAME, self.provenance, PRELIMINARY, Shortfall(PRELIMINARY))
+
+    def degraded(self, trace: Trace, shortfall: Shortfall) -> Report:
+        """The local report under this method's id, marked with why there is no other verdict."""
+        report = stand_in(self.local.judge(trace), NAME, self.provenance, shortfall.reason, shortfall)
+        return with_reasons(report, [f"degraded: {shortfall.reason}"])
+
+    async def _run(
+        self, trace: Trace, ledger: Ledger, ground_truth: str | None, *, is_last_try: bool
+    ) -> Report:
         started = time.monotonic()
         judge, panel = self._stages_here()
-        spent = _Spent()
+        spent = _Spent(ledger)
         report, stage = await asyncio.to_thread(self.local.judge, trace), Stage.LOCAL
         due = after_local(report, self.options) if trace.steps else None
         if due == Stage.JUDGE:
-            cost = self._judge_cost()
-            judged = await self._within_budget(due, cost, spent, lambda: judge.attribute(trace))
+            judged = await self._judged(
+                spent, lambda: judge.verdict(trace, ledger=ledger, ground_truth=ground_truth)
+            )
+            if spent.stopped is None:
+                settled = judged is not None and judge_settles(report, judged, self.options)
+                due = None if settled else Stage.PANEL
             if judged is not None:
-                due = None if judge_settles(report, judged, self.options) else Stage.PANEL
-                if judged.degraded is None:
-                    report, stage = judged, Stage.JUDGE
+                report, stage = judged, Stage.JUDGE
         if due == Stage.PANEL:
-            cost = panel_cost(self.panel)
-            ruled = await self._within_budget(due, cost, spent, lambda: panel.attribute(trace))
-            if ruled is not None and ruled.decided_by == Stage.PANEL:
+            try:
+                ruled = await self._within_budget(
+                    due,
+                    panel_cost(self.panel),
+                    spent,
+                    lambda: panel.verdict(trace, ledger=ledger, ground_truth=ground_truth),
+                )
+            except NoVerdictError as error:
+                if error.may_pass and not is_last_try:
+                    raise
+                ruled, spent.stopped = None, error.shortfall.reason
+            if ruled is not None:
                 if report.asil.rank > ruled.asil.rank:
                     spent.reasons.append(
                         f"the {stage.value} rated {report.asil.value}, the panel {ruled.asil.value}"
                     )
                 report, stage = ruled, Stage.PANEL
-            elif ruled is not None:
-                spent.stopped = ruled.degraded
+        degraded = spent.stopped or report.degraded
         final = relabelled(
             report,
             NAME,
-            self.provenance,
+            self.provenance if ground_truth is None else self._provenance_shown,
             seconds=time.monotonic() - started,
-            degraded=spent.stopped or report.degraded,
-            tokens=spent.usage,
-            cost=spent.cost,
+            degraded=degraded,
+            tokens=ledger.tokens,
+            cost=ledger.cost,
             decided_by=stage.value,
         )
-        return with_reasons(final, spent.reasons)
+        return with_reasons(final, [*([f"degraded: {degraded}"] if degraded else []), *spent.reasons])
+
+    async def _judged(self, spent: _Spent, ask: Callable[[], Awaitable[Report]]) -> Report | None:
+        """The judge's report; ``None`` when it has none, or may not be asked, which ``spent`` says."""
+        try:
+            return await self._within_budget(Stage.JUDGE, self._judge_cost(), spent, ask)
+        except NoVerdictError:
+            return None  # the panel is asked in its place
 
     def _stages_here(self) -> tuple[AllAtOnce, PanelAttribution]:
         """Judge and panel on the client of the running event loop, which they share."""
@@ -227,8 +287,6 @@ class Cascade:
             return None
         before = spent.tokens
         try:
-            report = await ask()
-            spent.add(report)
+            return await ask()
         finally:
             self._budget.settle(estimate, spent.tokens - before, self._monotonic())
-        return report

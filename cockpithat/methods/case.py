@@ -19,7 +19,7 @@ from cockpithat.panel.asking import Line, ask
 from cockpithat.panel.envelope import describe, enclose
 from cockpithat.panel.prompts import prompt
 from cockpithat.panel.verify import TraceFacts
-from cockpithat.slicing.marks import quoted, single_line
+from cockpithat.slicing.marks import quoted
 from cockpithat.slicing.render import StepText
 
 T = TypeVar("T")
@@ -27,7 +27,11 @@ SYSTEM = "methods-system"
 FAILED = (LlmError, UnusableAnswerError)
 """What a question may raise when there is no usable answer."""
 
-_MAX_REFERENCE = 1_200  # characters
+
+class TraceBudgetError(BudgetExhaustedError):
+    """What a trace may cost is spent; another try costs it again."""
+
+    may_pass = False
 
 
 @dataclass
@@ -52,10 +56,7 @@ class Case:
     @cached_property
     def head(self) -> str:
         """What stands above the steps; with the reference answer only where a benchmark shows it."""
-        lines = [describe(self.trace)]
-        if self.ground_truth is not None:
-            lines.append("Reference answer: " + single_line(self.ground_truth)[:_MAX_REFERENCE])
-        return "\n".join(lines)
+        return describe(self.trace, self.ground_truth)
 
     def log(self, budget: int, steps: Sequence[int] | None = None, *, numbered: bool = True) -> str:
         """The wanted steps as quoted text, see :func:`render_log`."""
@@ -99,7 +100,7 @@ class Case:
         wanted = message_tokens([message["content"] for message in messages])
         wanted += settings.max_output_tokens if settings else 0
         if spent + wanted > self.trace_tokens:
-            raise BudgetExhaustedError(
+            raise TraceBudgetError(
                 f"the trace's budget of {self.trace_tokens} tokens is spent ({spent} used, {wanted} needed)"
             )
         self.reserved += wanted
@@ -111,11 +112,11 @@ def section(title: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(quoted(line) for line in lines)]) if lines else ""
 
 
-async def gathered(questions: Sequence[Awaitable[T]]) -> tuple[list[T], list[Exception]]:
+async def gathered(questions: Sequence[Awaitable[T]]) -> tuple[list[T], list[LlmError | UnusableAnswerError]]:
     """Answers of questions asked at the same time, in order, and the errors of those without one."""
     results = await asyncio.gather(*questions, return_exceptions=True)
     answers: list[T] = []
-    errors: list[Exception] = []
+    errors: list[LlmError | UnusableAnswerError] = []
     for result in results:
         if isinstance(result, FAILED):
             errors.append(result)

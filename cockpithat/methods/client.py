@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from cockpithat.llm import CallRecord, ChatClient, LlmSettings
+from cockpithat.llm import CallRecord, ChatClient, LlmSettings, Role
 
 
 class ClientHolder:
@@ -23,6 +23,10 @@ class ClientHolder:
         if self._client is None or (self._owned and self._loop is not loop):
             self._client, self._loop = ChatClient(self._settings, observe=self.observe), loop
         return self._client
+
+    def circuits(self, roles: Iterable[Role]) -> dict[Role, bool]:
+        """Whether each role's endpoint is left alone after failures."""
+        return {role: self._client is not None and self._client.circuit_open(role) for role in roles}
 
     async def close(self) -> None:
         """Close the connections, if they were opened here."""

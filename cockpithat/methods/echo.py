@@ -13,7 +13,7 @@ from pydantic import Field
 from cockpithat.analysis.examination import Examination
 from cockpithat.analysis.support import supports_in
 from cockpithat.contract.reports import Hypothesis, RootCause
-from cockpithat.llm import Schema
+from cockpithat.llm import LlmError, Schema
 from cockpithat.methods.base import LlmMethod, LocalMethod
 from cockpithat.methods.case import Case, gathered
 from cockpithat.methods.echo_vote import Conclusion, Vote, vote
@@ -21,7 +21,7 @@ from cockpithat.methods.finding import Finding
 from cockpithat.methods.forms import INTEGER, choice, listing, one_of, record, refuse, steps_in
 from cockpithat.methods.options import MethodOptions, ModelOptions
 from cockpithat.methods.who_when import hypothesis_of
-from cockpithat.panel.answers import AGENT, JOINT, STEP, Answer, Form
+from cockpithat.panel.answers import AGENT, JOINT, STEP, Answer, Form, UnusableAnswerError
 from cockpithat.panel.personas import PERSONAS, SOLE_ANALYST
 from cockpithat.panel.prompts import categories_text
 from cockpithat.slicing import build_context, build_index
@@ -112,6 +112,18 @@ def _joined(analyst: str, parts: list[_Part]) -> Conclusion:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Silent:
+    """An analyst that did not answer."""
+
+    analyst: str
+    error: LlmError | UnusableAnswerError
+
+    @property
+    def hypothesis(self) -> Hypothesis:
+        return Hypothesis(analyst=self.analyst, answered=False, error=str(self.error)[:300])
+
+
 class Echo(LlmMethod[EchoOptions]):
     """The four rungs; the last is the method."""
 
@@ -131,12 +143,13 @@ class Echo(LlmMethod[EchoOptions]):
         forms = (AGENT, STEP) if rung == EchoRung.DECOUPLED else (JOINT,)
         results = await asyncio.gather(*(self._conclude(case, name, forms, context.text) for name in names))
         conclusions = [r for r in results if isinstance(r, Conclusion)]
-        silent = [r for r in results if isinstance(r, Hypothesis)]
+        silent = [r for r in results if isinstance(r, _Silent)]
         if not conclusions:
-            raise refuse(f"{len(silent)} of {len(names)} analysts did not answer ({silent[0].error})")
+            why = f"{len(silent)} of {len(names)} analysts did not answer ({str(silent[0].error)[:300]})"
+            raise UnusableAnswerError([why], may_pass=any(r.error.may_pass for r in silent))
         counted = vote(
             conclusions,
-            silent,
+            [r.hypothesis for r in silent],
             settings=self.settings.consensus,
             floor=case.examination.floor,
             supports=case.facts.supports,
@@ -146,8 +159,8 @@ class Echo(LlmMethod[EchoOptions]):
 
     async def _conclude(
         self, case: Case, analyst: str, forms: tuple[Form, ...], context: str
-    ) -> Conclusion | Hypothesis:
-        """The analyst's conclusion, or an unanswered vote that says why there is none."""
+    ) -> Conclusion | _Silent:
+        """The analyst's conclusion, or why there is none."""
         names = {AGENT.name: "echo-agent", STEP.name: "echo-step", JOINT.name: "echo-joint"}
         parts, errors = await gathered(
             [
@@ -164,7 +177,7 @@ class Echo(LlmMethod[EchoOptions]):
             ]
         )
         if errors:
-            return Hypothesis(analyst=analyst, answered=False, error=str(errors[0])[:300])
+            return _Silent(analyst, errors[0])
         return _joined(analyst, parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -76,6 +76,17 @@ def names() -> tuple[tuple[str, str], ...]:
 def options_of(name: str, analysts: str) -> type[MethodOptions]:
     """The options a method takes, with their descriptions; those of a method without any are empty."""
     return _OPTIONS.get((name, analysts), MethodOptions)
+
+
+def read_options(pairs: Iterable[str]) -> dict[str, str]:
+    """Options written as ``name=value``. Raises :class:`OptionError` for one that is not."""
+    options: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name.strip() and equals):
+            raise OptionError(f"option {pair!r} is not of the form NAME=VALUE")
+        options[name.strip()] = value.strip()
+    return options
 
 
 def create(

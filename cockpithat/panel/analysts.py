@@ -23,10 +23,11 @@ class Question:
     form: Form
     prompt: str
     context: SharedContext
+    reference: str | None = None  # the right answer, where a benchmark shows it
 
     def envelope(self, facts: TraceFacts) -> Envelope:
         """The context as quoted data."""
-        return enclose(f"{describe(facts.trace)}\n{self.context.text}")
+        return enclose(f"{describe(facts.trace, self.reference)}\n{self.context.text}")
 
 
 @dataclass(frozen=True, slots=True)

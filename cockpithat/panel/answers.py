@@ -32,11 +32,16 @@ _TEXT = {"type": "string"}
 
 
 class UnusableAnswerError(ValueError):
-    """An answer that does not fit the form or the trace; ``problems`` says what to mend."""
+    """An answer that does not fit the form or the trace; ``problems`` says what to mend.
 
-    def __init__(self, problems: list[str]) -> None:
+    ``may_pass``: another time there may be a better one. The same question is asked at temperature 0, so this
+    holds only for what failed calls left without an answer.
+    """
+
+    def __init__(self, problems: list[str], *, may_pass: bool = False) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+        self.may_pass = may_pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from cockpithat.slicing.marks import single_line
 
 _MAX_TASK = 1_200  # characters
 _MAX_ANSWER = 800
+_MAX_REFERENCE = 1_200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,11 @@ def agents_line(trace: Trace) -> str:
     )
 
 
-def describe(trace: Trace) -> str:
-    """What stands above the steps: task, agents, final answer and how it ended."""
+def describe(trace: Trace, reference: str | None = None) -> str:
+    """What stands above the steps: task, agents, final answer and how it ended.
+
+    ``reference`` is the task's right answer, only where a benchmark shows it to the judge.
+    """
     lines = [agents_line(trace)]
     if trace.task.strip():
         lines.append("Task: " + _clip(single_line(trace.task), _MAX_TASK))
@@ -54,4 +58,6 @@ def describe(trace: Trace) -> str:
         lines.append("Final answer: " + _clip(single_line(trace.final_answer), _MAX_ANSWER))
     if trace.failure_reason:
         lines.append("Ended: " + _clip(single_line(trace.failure_reason), 300))
+    if reference is not None:
+        lines.append("Reference answer: " + single_line(reference)[:_MAX_REFERENCE])
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cockpithat.analysis.examination import Examination
 from cockpithat.analysis.local import LocalAttribution, omissions
@@ -18,7 +18,7 @@ from cockpithat.channels.scan import read_scan, scan_lines
 from cockpithat.channels.tags import Salience, is_embodied
 from cockpithat.consensus import Decision, decide
 from cockpithat.contract.ids import report_id
-from cockpithat.contract.reports import Candidate, Evidence, Hypothesis, Report
+from cockpithat.contract.reports import Candidate, Evidence, Hypothesis, Provenance, Report
 from cockpithat.contract.trace import Trace
 from cockpithat.graph.builder import build_graph
 from cockpithat.llm import CallRecord, ChatClient, Ledger, LlmError, Message, Role, Schema
@@ -58,6 +58,7 @@ class _Case:
     examination: Examination
     facts: TraceFacts
     texts: tuple[StepText, ...]
+    reference: str | None = None
 
 
 class PanelAttribution:
@@ -71,6 +72,7 @@ class PanelAttribution:
 
     name = METHOD
     analysts = ANALYSTS
+    takes_ground_truth = True
 
     def __init__(self, settings: AttributionSettings, *, client: ChatClient | None = None) -> None:
         """Raises :class:`PanelNotConfiguredError`, and ``RulesError`` from the rules."""
@@ -87,8 +89,14 @@ class PanelAttribution:
         self._client = client
         self._owns_client = client is None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.provenance = provenance_of(
-            settings,
+        self.provenance = self._provenance_of()
+        self._provenance_shown = self._provenance_of(ground_truth=True).model_copy(
+            update={"ground_truth_shown": True}
+        )
+
+    def _provenance_of(self, **more: object) -> Provenance:
+        return provenance_of(
+            self.settings,
             self.local.rules,
             prompts=versions(self._prompt_names()),
             models={
@@ -98,6 +106,7 @@ class PanelAttribution:
             },
             method=METHOD,
             panel=self._identity(),
+            **more,
         )
 
     def _prompt_names(self) -> list[str]:
@@ -129,27 +138,37 @@ class PanelAttribution:
             await self._client.close()
             self._client = None
 
-    async def attribute(self, trace: Trace) -> Report:
-        """The report of one trace; see the class for what it is when the panel cannot answer."""
+    async def attribute(self, trace: Trace, *, ground_truth: str | None = None) -> Report:
+        """The report of one trace; see the class for what it is when the panel cannot answer.
+
+        ``ground_truth`` is the task's reference answer, for benchmarks that show it to the analysts; the
+        report's provenance says so, and its id is another. Never set it elsewhere.
+        """
         try:
-            return await self.verdict(trace)
+            return await self.verdict(trace, ground_truth=ground_truth)
         except NoVerdictError as error:
             log.warning("the panel could not answer; the local report goes out: %s", error)
-            return await asyncio.to_thread(self.degraded, trace, error.shortfall)
+            provenance = self._provenance_for(ground_truth)
+            return await asyncio.to_thread(self._last_word, trace, error.shortfall, provenance)
 
-    async def verdict(self, trace: Trace, *, ledger: Ledger | None = None) -> Report:
+    async def verdict(
+        self, trace: Trace, *, ledger: Ledger | None = None, ground_truth: str | None = None
+    ) -> Report:
         """The panel's report; for a trace without steps the local one. Raises :class:`NoVerdictError`.
 
         ``ledger`` books the calls; one that holds earlier tries of the same trace adds them to the report.
+        ``ground_truth`` as in :meth:`attribute`.
         """
+        provenance = self._provenance_for(ground_truth)
         started = time.monotonic()
         ledger = Ledger() if ledger is None else ledger
         client = self._client_here()
         line = Line(client, ledger, client.deadline_in(self.panel.seconds))
         if not trace.steps:
             local = await asyncio.to_thread(self.local.judge, trace)
-            return self._as_own(local, None, Shortfall("", seconds=_since(started)))
+            return self._as_own(local, None, Shortfall("", seconds=_since(started)), provenance)
         case = await asyncio.to_thread(self._prepare, trace)
+        case = replace(case, reference=ground_truth)
         consultation, salience = await self._hypotheses(line, case)
         hypotheses = consultation.hypotheses
         if consultation.answered < min(self.panel.quorum, len(hypotheses)):
@@ -157,16 +176,22 @@ class PanelAttribution:
             shortfall = Shortfall(_why(hypotheses), silent, ledger.tokens, ledger.cost, _since(started))
             raise NoVerdictError(shortfall, may_pass=consultation.may_pass)
         decision = await self._decide(line, case, hypotheses, salience)
-        return self._report(case, decision, ledger, started)
+        return self._report(case, decision, ledger, started, provenance)
 
     def preliminary(self, trace: Trace) -> Report:
         """The local report under this method's id, marked: the panel's verdict follows."""
-        return self._as_own(self.local.judge(trace), PRELIMINARY, Shortfall(PRELIMINARY))
+        return self._as_own(self.local.judge(trace), PRELIMINARY, Shortfall(PRELIMINARY), self.provenance)
 
     def degraded(self, trace: Trace, shortfall: Shortfall) -> Report:
         """The local report under this method's id, marked with why the panel has no verdict."""
-        report = self._as_own(self.local.judge(trace), shortfall.reason, shortfall)
+        return self._last_word(trace, shortfall, self.provenance)
+
+    def _last_word(self, trace: Trace, shortfall: Shortfall, provenance: Provenance) -> Report:
+        report = self._as_own(self.local.judge(trace), shortfall.reason, shortfall, provenance)
         return with_reasons(report, [f"degraded: {shortfall.reason}"])
+
+    def _provenance_for(self, ground_truth: str | None) -> Provenance:
+        return self.provenance if ground_truth is None else self._provenance_shown
 
     def circuits(self) -> dict[Role, bool]:
         """Whether each configured role's endpoint is left alone after failures."""
@@ -202,11 +227,13 @@ class PanelAttribution:
         bounds = self.panel.slicing
         index = build_index(trace, self.rung.slicing, {step: flag.tag for step, flag in salience.items()})
         if not self.rung.decoupled:
-            return joint(build_context(trace, index, bounds.joint_tokens, salience, case.texts))
-        return decoupled(
-            build_context(trace, index, bounds.agent_tokens, salience, case.texts),
-            build_context(trace, index, bounds.step_tokens, salience, case.texts),
-        )
+            questions = joint(build_context(trace, index, bounds.joint_tokens, salience, case.texts))
+        else:
+            questions = decoupled(
+                build_context(trace, index, bounds.agent_tokens, salience, case.texts),
+                build_context(trace, index, bounds.step_tokens, salience, case.texts),
+            )
+        return [replace(question, reference=case.reference) for question in questions]
 
     async def _linked(self, line: Line, case: _Case) -> Trace:
         """The trace with the graph that slicing goes by; the deterministic one if the light model fails."""
@@ -268,7 +295,9 @@ class PanelAttribution:
             resolve=resolver(defended),
         )
 
-    def _report(self, case: _Case, decision: Decision, ledger: Ledger, started: float) -> Report:
+    def _report(
+        self, case: _Case, decision: Decision, ledger: Ledger, started: float, provenance: Provenance
+    ) -> Report:
         voted = decision.hypotheses_with_weight
         quotes = [e for h in voted if h.answered for e in h.evidence]
         quotes.sort(key=lambda e: e.step != decision.step)
@@ -280,7 +309,7 @@ class PanelAttribution:
             method=METHOD,
             analysts=ANALYSTS,
             findings=case.examination.hazards,
-            provenance=self.provenance,
+            provenance=provenance,
             settings=self.settings,
             candidates=_candidates(case.trace, decision),
             evidence=_distinct([*quotes, *case.examination.all_evidence(self.settings.max_evidence)]),
@@ -293,18 +322,20 @@ class PanelAttribution:
         report = report.model_copy(update={"decided_by": "panel"})
         return with_reasons(report, panel_reasons(decision))
 
-    def _as_own(self, local: Report, degraded: str | None, spent: Shortfall) -> Report:
+    def _as_own(
+        self, local: Report, degraded: str | None, spent: Shortfall, provenance: Provenance
+    ) -> Report:
         """The local report under this method's id, marked, with what the panel's attempts cost."""
         return local.model_copy(
             update={
-                "report_id": report_id(local.trace_id, METHOD, ANALYSTS, self.provenance.config_digest),
+                "report_id": report_id(local.trace_id, METHOD, ANALYSTS, provenance.config_digest),
                 "analysts": ANALYSTS,
                 "degraded": degraded,
                 "decided_by": "local",
                 "tokens": spent.tokens,
                 "cost": spent.cost,
                 "seconds": spent.seconds or local.seconds,
-                "provenance": self.provenance,
+                "provenance": provenance,
                 "hypotheses": (*local.hypotheses, *spent.hypotheses),
             }
         )

@@ -10,7 +10,7 @@ from cockpithat.contract.reports import Hypothesis, Report, TokenUsage
 from cockpithat.contract.trace import Trace
 from cockpithat.llm import CallRecord, Ledger, Role
 
-PRELIMINARY = "the panel has not answered yet; its verdict follows as a revision"
+PRELIMINARY = "no model has answered yet; its verdict follows as a revision"
 
 
 @dataclass(frozen=True, slots=True)

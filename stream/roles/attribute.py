@@ -26,6 +26,7 @@ from pydantic import TypeAdapter
 from cockpithat.analysis.rules import RulesError
 from cockpithat.analysis.watching import unknown_signals
 from cockpithat.attribution import AttributionSettings
+from cockpithat.calibration.model import CalibrationError
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
@@ -128,6 +129,7 @@ class Judges:
                     settings.kafka.max_message_bytes,
                     settings.worker.method,
                     settings.worker.analysts,
+                    settings.worker.method_options,
                 ),
             )
         return self._pool
@@ -291,11 +293,20 @@ class Attribute(PartitionedRole[AttributeUnit]):
         """The panels, where the settings ask for analysts that wait for a network."""
         settings, metrics = self.context.settings, self.context.metrics
         worker = settings.worker
-        method = judging.refiner(settings.attribution, worker.method, worker.analysts)
+        chosen = (settings.attribution, worker.method, worker.analysts, worker.method_options)
+        try:
+            method, ranges = judging.refiner(*chosen), judging.ranges(*chosen)
+        except (ValueError, CalibrationError) as error:  # also of a local method, before its processes start
+            raise ConfigurationError(str(error)) from None
         if method is None:
             return None
         method.observe = metrics.count_call
-        issuer = Issuer(settings.attribution, page_max_age_ms=worker.page_max_age_ms)
+        issuer = Issuer(settings.attribution, page_max_age_ms=worker.page_max_age_ms, ranges=ranges)
+        if (paid := settings.attribution.panel) is not None and paid.llm.cache.directory is None:
+            log.warning(
+                "answers of models are kept in memory only and are paid for again after a restart; "
+                "set attribution.panel.llm.cache.directory"
+            )
         decoder: Decoder[Trace] = Decoder(
             TypeAdapter(Trace), max_bytes=settings.kafka.max_message_bytes, max_depth=TRACE_DEPTH
         )

@@ -15,6 +15,7 @@ from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.contract.trace import Trace
 from cockpithat.llm import CallRecord, ChatClient, LlmSettings, RoleSettings
 from cockpithat.llm.settings import BreakerSettings, CacheSettings, RetrySettings
+from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.settings import PanelSettings
 from tests.panel.support import quotable
 from tests.support.chat_server import ChatServer, Reply, Request, json_reply
@@ -150,6 +151,8 @@ class Rig:
 
     def method(self, kind: Any, **options: Any) -> Any:
         """A method of a class of ours, with options."""
+        if kind is PanelAttribution:
+            return kind(self.attribution, client=self.client)
         return kind(self.attribution, options, client=self.client)
 
     def purposes(self) -> Counter[str]:

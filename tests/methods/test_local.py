@@ -107,7 +107,7 @@ def test_each_method_with_a_model_says_what_it_needs_and_takes(name: str) -> Non
         create(name, "llm")
     method = create(name, "llm", endpoint())
     assert (method.name, method.analysts) == (name, "llm")
-    assert takes_ground_truth(method) == (name not in ("cockpithat", "cascade"))
+    assert takes_ground_truth(method)
     for field in options_of(name, "llm").model_fields.values():
         assert field.description
 

@@ -16,18 +16,22 @@ from cockpithat.analysis.local import LocalAttribution
 from cockpithat.contract.base import Asil
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
-from cockpithat.llm import Role
+from cockpithat.llm import Ledger, Role
 from cockpithat.methods.agentrx.method import AgentRx
+from cockpithat.methods.cascade import Cascade
 from cockpithat.methods.chief import Chief
 from cockpithat.methods.echo import Echo, EchoRung
 from cockpithat.methods.falat.llm_judge import Falat
 from cockpithat.methods.falat.space import windows
 from cockpithat.methods.who_when import AllAtOnce, BinarySearch, StepByStep
+from cockpithat.panel.method import PanelAttribution
+from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Refiner, Shortfall
 from cockpithat.panel.verify import TraceFacts
 from tests.methods.support import Rig, answer_to, form_of, long_enough, player, steps_at_hand
 from tests.support.chat_server import Reply, Request, json_reply, serve
 
 METHODS = (AllAtOnce, StepByStep, BinarySearch, Echo, Chief, AgentRx, Falat)
+EVERY = (*METHODS, PanelAttribution, Cascade)
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "schemas" / "report.v1.json").read_text(encoding="utf-8")
 )
@@ -167,7 +171,7 @@ async def test_a_floor_of_d_stands_when_the_model_does_as_the_trace_orders(
     assert report.severity.floor == Asil.D and report.asil == Asil.D
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", EVERY)
 async def test_the_reference_answer_is_shown_only_on_demand_and_the_report_says_so(
     kind: Any, whowhen: list[Trace]
 ) -> None:
@@ -180,10 +184,63 @@ async def test_the_reference_answer_is_shown_only_on_demand_and_the_report_says_
             server.requests.clear()
             shown = await method.attribute(trace, ground_truth=answer)
     informed = [request for request in server.requests if answer in request.prompt]
-    assert informed and (kind is Falat or len(informed) == len(server.requests))
+    # FALAT's prior is made without it, and analysts who defend themselves see no task.
+    in_part = (Falat, PanelAttribution, Cascade)
+    assert informed and (kind in in_part or len(informed) == len(server.requests))
     assert all(form_of(request) != "prior" for request in informed)
     assert (blind.provenance.ground_truth_shown, shown.provenance.ground_truth_shown) == (False, True)
     assert blind.report_id != shown.report_id
+
+
+@pytest.mark.parametrize("kind", EVERY)
+async def test_a_verdict_can_follow_the_local_report_as_its_revision(kind: Any, demos: list[Trace]) -> None:
+    """What a worker does: the local report under the method's id, then the verdict, or why there is none."""
+    trace = demos[0]
+    with serve(player()) as server:
+        async with Rig(server) as rig:
+            method, ledger = rig.method(kind), Ledger()
+            assert isinstance(method, Refiner)
+            first = method.preliminary(trace)
+            verdict = await method.verdict(trace, ledger=ledger)
+            shortfall = Shortfall("nobody answered", tokens=ledger.tokens)
+            given_up = method.degraded(trace, shortfall)
+    assert first.report_id == verdict.report_id == given_up.report_id
+    assert {first.method, verdict.method, given_up.method} == {method.name}
+    assert (first.degraded, first.decided_by, first.tokens.input) == (PRELIMINARY, "local", 0)
+    assert not any("degraded" in reason for reason in first.review.reasons)
+    assert verdict.degraded is None and verdict.decided_by in ("judge", "panel")
+    assert verdict.tokens == ledger.tokens == given_up.tokens and ledger.tokens.input > 0
+    assert given_up.degraded == "nobody answered" and "degraded: nobody answered" in given_up.review.reasons
+    local = LocalAttribution().judge(trace)
+    for report in (first, given_up):
+        check(trace, report)
+        assert (report.step, report.agent, report.asil) == (local.step, local.agent, local.asil)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize(("status", "may_pass"), [(503, True), (400, False)])
+async def test_without_a_verdict_it_is_said_whether_asking_later_may_help(
+    kind: Any, status: int, may_pass: bool, demos: list[Trace]
+) -> None:
+    with serve(lambda _: Reply(status=status)) as server:
+        async with Rig(server) as rig:
+            ledger = Ledger()
+            if kind is Cascade and not may_pass:  # it says so itself, in a report that stands
+                report = await rig.method(kind).verdict(demos[0], ledger=ledger)
+                assert report.decided_by == "local" and report.degraded
+                return
+            with pytest.raises(NoVerdictError) as caught:
+                await rig.method(kind).verdict(demos[0], ledger=ledger)
+    assert caught.value.may_pass is may_pass
+    assert caught.value.shortfall.tokens == ledger.tokens
+
+
+async def test_a_spent_trace_budget_is_no_reason_to_ask_again(whowhen: list[Trace]) -> None:
+    with serve(player()) as server:
+        async with Rig(server) as rig:
+            with pytest.raises(NoVerdictError, match="budget of 100 tokens") as caught:
+                await rig.method(AllAtOnce, trace_tokens=100).verdict(whowhen[3])
+    assert not caught.value.may_pass and not server.requests
 
 
 @pytest.mark.parametrize("kind", METHODS)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cockpithat.attribution import AttributionSettings
+from cockpithat.attribution import AttributionSettings, LocalAttribution
+from cockpithat.calibration.method import CalibrationSettings, RangePolicy, with_range
+from cockpithat.calibration.model import CalibrationError, Ranked, calibrate, write_calibration
 from cockpithat.contract.base import Asil, WireModel
 from cockpithat.contract.reports import Alert, Report, ReviewRequest, SessionSummary
 from cockpithat.contract.trace import Trace
 from cockpithat.formats.registry import load
 from cockpithat.llm import CallRecord, Ledger, LlmSettings, Role, RoleSettings
+from cockpithat.methods.registry import OptionError, names
 from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Refiner, Shortfall
 from cockpithat.panel.settings import PanelSettings
 from cockpithat.resources import resource
-from stream.judging import Issuer, Judge, Judged, Stage, refiner
+from stream.judging import Issuer, Judge, Judged, Stage, ranges, refiner
 from stream.metrics import Metrics
 from stream.panels import NO_ROOM, PanelBounds, PanelJob, Panels
 from stream.records import Record
@@ -354,5 +358,87 @@ def test_settings_that_cannot_work_are_refused_in_one_line() -> None:
     panel = {"llm": {"analyst": {"base_url": "http://model.invalid/v1", "model": "m"}}}
     with pytest.raises(ConfigurationError, match=r"lower worker\.panel_deadline_s"):
         load_settings(worker={"analysts": "llm", "panel_deadline_s": 10.0**6}, attribution={"panel": panel})
-    with pytest.raises(ValueError, match="does not run in a worker"):
-        refiner(AttributionSettings(), "random", "local")
+
+
+@pytest.mark.parametrize(("method", "analysts"), names())
+def test_every_method_runs_in_a_worker(method: str, analysts: str, demos: list[Trace]) -> None:
+    """Local ones have the only word; those that ask a model let the local report go first."""
+    trace = recent(demos[0])
+    desk = Judge(LLM, page_max_age_ms=900_000, max_bytes=10**7, method=method, analysts=analysts)
+    judged = desk.judge(trace.model_dump_json().encode(), NOW)
+    out = outputs(judged)
+    assert (out["reports"].method, out["reports"].analysts) == (method, analysts)
+    assert out["alerts"].asil == Asil.D  # of the hazard rules, whatever the method
+    assert judged.panel_follows is (analysts == "llm")
+    assert out["reports"].degraded == (PRELIMINARY if analysts == "llm" else None)
+
+
+def test_a_method_takes_its_options_from_the_settings(demos: list[Trace]) -> None:
+    chosen = load_settings(worker={"method": "falat", "method_options": {"window": 4}}).worker
+    value = recent(demos[0]).model_dump_json().encode()
+
+    def digest(options: Mapping[str, Any]) -> str:
+        desk = Judge(LLM, page_max_age_ms=900_000, max_bytes=10**7, method=chosen.method, options=options)
+        report: Report = outputs(desk.judge(value, NOW))["reports"]
+        return report.provenance.config_digest
+
+    assert digest(chosen.method_options) != digest({}) == digest({"window": 12})
+    with pytest.raises(OptionError, match="'windows'"):
+        digest({"windows": 4})
+
+
+# Calibration
+
+
+def calibrated_for(method: str, digest: str, folder: Path) -> AttributionSettings:
+    runs = [Ranked(f"run-{i}", tuple(range(12)), i % 3) for i in range(40)]
+    file = folder / "calibration.json"
+    write_calibration(calibrate(runs, method=method, analysts="local", config_digest=digest), file)
+    return AttributionSettings(calibration=CalibrationSettings(file=file, coverage=0.8, max_share=0.9))
+
+
+def test_reports_of_a_worker_carry_the_range_of_the_calibration(demos: list[Trace], tmp_path: Path) -> None:
+    digest = LocalAttribution().provenance.config_digest
+    settings = calibrated_for("cockpithat", digest, tmp_path)
+    value = recent(demos[0]).model_dump_json().encode()
+    desk = Judge(settings, page_max_age_ms=900_000, max_bytes=10**7)
+    report: Report = outputs(desk.judge(value, NOW))["reports"]
+    assert report.step_range is not None and report.step in report.step_range.steps
+    assert (report.step_range.coverage, report.step_range.calibrated_on) == (0.8, 40)
+    assert report.provenance.config_digest == digest  # a calibration changes no verdict
+    narrow = settings.model_copy(
+        update={"calibration": settings.calibration.model_copy(update={"max_share": 0.01})}  # type: ignore[union-attr]
+    )
+    desk = Judge(narrow, page_max_age_ms=900_000, max_bytes=10**7)
+    wide: Report = outputs(desk.judge(value, NOW))["reports"]
+    assert wide.contested and any("are needed to hold the decisive one" in why for why in wide.review.reasons)
+
+
+def test_a_local_report_ahead_of_a_model_has_no_range(demos: list[Trace], tmp_path: Path) -> None:
+    method = refiner(LLM, "all-at-once", "llm")
+    assert method is not None
+    runs = [Ranked(f"run-{i}", tuple(range(12)), i % 3) for i in range(40)]
+    calibration = calibrate(runs, method="all-at-once", analysts="llm")
+    report = method.preliminary(recent(demos[0]))
+    assert with_range(report, 9, calibration, RangePolicy()) == report
+    told = report.model_copy(update={"degraded": None, "decided_by": "judge"})
+    assert with_range(told, 9, calibration, RangePolicy()).step_range is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "digest", "message"),
+    [
+        ("falat", "", "is for falat"),
+        ("cockpithat", "0" * 64, "another configuration"),
+        (None, "", "cannot be read"),
+    ],
+)
+def test_a_calibration_that_does_not_fit_keeps_the_worker_from_starting(
+    method: str | None, digest: str, message: str, tmp_path: Path
+) -> None:
+    if method is None:
+        settings = AttributionSettings(calibration=CalibrationSettings(file=tmp_path / "missing.json"))
+    else:
+        settings = calibrated_for(method, digest, tmp_path)
+    with pytest.raises(CalibrationError, match=message):
+        ranges(settings, "cockpithat", "local")
