@@ -168,7 +168,7 @@ async def test_a_bounded_number_of_panels_is_in_flight(demos: list[Trace]) -> No
 
 
 async def test_an_outage_is_waited_out_with_one_session_trying(demos: list[Trace]) -> None:
-    desk = Desk(demos)
+    desk = Desk(demos, deadline_s=400.0)
     desk.refiner.outage = OUTAGE
     for number in range(5):
         desk.offer(f"s{number}")
@@ -179,7 +179,7 @@ async def test_an_outage_is_waited_out_with_one_session_trying(demos: list[Trace
     assert set(desk.refiner.asked) == {f"s{number}" for number in range(5)}
     assert desk.metrics.registry.get_sample_value("cockpithat_llm_circuit_open", {"role": "analyst"}) == 1
     desk.refiner.outage = None
-    await desk.after(39)
+    await desk.after(61)  # the longest wait
     assert desk.done == {f"s{number}": "verdict" for number in range(5)}
     assert desk.count("given_up") == 0 and desk.count("postponed") == tries
 
