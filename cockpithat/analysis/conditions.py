@@ -6,16 +6,18 @@ A condition is one of
   ``words``, ``between``, ``changed``);
 * ``{fact: dark}``: a named condition of the same file;
 * ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``: Kleene's three-valued logic;
-* ``{sources: [...]}``: several ways to know one thing: true if one says so, else false if one says so.
+* ``{sources: [...]}``: several ways to know one thing: true if one says so, else false if one says so;
+* ``{agree: [...]}``: the same for sensors that must not contradict each other: unknown where they do.
 
 A comparison with a value that is missing, stale, invalid or of another kind is unknown (``None``), never
-false: it can't make anything safe.
+false: it can't make anything safe. So is ``words`` over a text of which no word is known.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -25,10 +27,15 @@ Truth = bool | None
 
 _NUMBER = re.compile(r"\s*([-+]?\d{1,9}(?:\.\d{1,6})?)")
 _CLOCK = re.compile(r"(?:^|[T ])([01]?\d|2[0-3]):([0-5]\d)")
-_WORD = re.compile(r"[^\W_]+")
+_SPACES = re.compile(r"[\s_\-]+")
+_CJK = re.compile(r"[\u3400-\u9fff]")
+_NEGATED = re.compile(
+    r"(?:(?:^|[^\w])(?:no|not|non|without|never|isn't|kein|keine|keinen|keiner|nicht|ohne)\s|没有|沒有|未|无|無|不)$"
+)
 _TRUE_WORDS = frozenset({"true", "on", "yes", "open", "opened", "active", "enabled", "engaged"})
 _FALSE_WORDS = frozenset({"false", "off", "no", "closed", "inactive", "disabled", "none"})
 _MAX_TEXT = 200
+_SHOWN = 6  # words of a list that an explanation names
 _MPH = 1.609344
 
 
@@ -44,7 +51,7 @@ Scalar = bool | int | float | str
 
 
 class Condition(BaseModel):
-    """One node of a condition; exactly one of reading, fact, all, any, not and sources is set."""
+    """One node of a condition; exactly one of reading, fact, all, any, not, sources and agree is set."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -57,6 +64,10 @@ class Condition(BaseModel):
         None, min_length=1, description="several ways to know the same: true if one says so, else false"
     )
 
+    agree: tuple[Condition, ...] | None = Field(
+        None, min_length=2, description="several sensors of one thing: unknown where they contradict"
+    )
+
     is_: Scalar | None = Field(
         None, alias="is", description="equals this; on, off, open, closed count as booleans"
     )
@@ -65,7 +76,9 @@ class Condition(BaseModel):
     ge: float | None = Field(None, description="at least")
     lt: float | None = Field(None, description="less than")
     le: float | None = Field(None, description="at most")
-    words: tuple[str, ...] | None = Field(None, description="a text holds one of these words")
+    words: tuple[str, ...] | None = Field(
+        None, description="a text holds one of these words, or words of these terms, not negated"
+    )
     between: tuple[Clock, Clock] | None = Field(
         None, description="time of day, first included, second not; may run over midnight"
     )
@@ -73,9 +86,9 @@ class Condition(BaseModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Condition:
-        kinds = [self.reading, self.fact, self.all, self.any, self.not_, self.sources]
+        kinds = [self.reading, self.fact, self.all, self.any, self.not_, self.sources, self.agree]
         if sum(kind is not None for kind in kinds) != 1:
-            raise ValueError("a condition needs exactly one of reading, fact, all, any, not, sources")
+            raise ValueError("a condition needs exactly one of reading, fact, all, any, not, sources, agree")
         comparators = [
             value
             for value in (
@@ -101,7 +114,7 @@ class Condition(BaseModel):
 
     def children(self) -> tuple[Condition, ...]:
         """The conditions directly below this one."""
-        nested = self.all or self.any or self.sources or ()
+        nested = self.all or self.any or self.sources or self.agree or ()
         return (*nested, self.not_) if self.not_ is not None else nested
 
     def walk(self) -> Iterator[Condition]:
@@ -112,8 +125,11 @@ class Condition(BaseModel):
             yield node
             pending.extend(node.children())
 
-    def compare(self, value: Any) -> Truth:
-        """This comparison for one known value; unknown when the value is of another kind."""
+    def compare(self, value: Any, understood: tuple[str, ...] = ()) -> Truth:
+        """This comparison for one known value; unknown when the value is of another kind.
+
+        ``understood``: words that tell a text which says something else from one that can't be read.
+        """
         results: list[Truth] = []
         if self.is_ is not None:
             results.append(_equals(value, self.is_))
@@ -132,7 +148,7 @@ class Condition(BaseModel):
                     and (self.le is None or number <= self.le)
                 )
         if self.words is not None:
-            results.append(_has_word(value, self.words))
+            results.append(_has_word(value, self.words, understood))
         if self.between is not None:
             results.append(_in_clock(value, self.between))
         return all_of(results)
@@ -151,7 +167,9 @@ class Condition(BaseModel):
                 if bound is not None
             ]
             if self.words is not None:
-                parts.append("says " + " or ".join(self.words))
+                parts.append(
+                    "says " + " or ".join(self.words[:_SHOWN]) + (" ..." if len(self.words) > _SHOWN else "")
+                )
             if self.between is not None:
                 start, end = self.between
                 parts.append(f"between {start // 60:02}:{start % 60:02} and {end // 60:02}:{end % 60:02}")
@@ -188,7 +206,10 @@ def as_number(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # an integer of hundreds of digits
+            return None
     if isinstance(value, str) and (match := _NUMBER.match(value[:_MAX_TEXT])):
         number = float(match[1])
         return number * _MPH if "mph" in value[:_MAX_TEXT].lower() else number
@@ -205,14 +226,34 @@ def _equals(value: Any, wanted: Scalar) -> Truth:
     return None
 
 
-def _has_word(value: Any, words: tuple[str, ...]) -> Truth:
+def _has_word(value: Any, words: tuple[str, ...], understood: tuple[str, ...]) -> Truth:
     if isinstance(value, (list, tuple)):
-        return any_of([_has_word(item, words) for item in value[:20] if not isinstance(item, (list, tuple))])
+        items = [item for item in value[:20] if not isinstance(item, (list, tuple))]
+        return any_of([_has_word(item, words, understood) for item in items])
     if not isinstance(value, str):
         return None
-    text = value[:_MAX_TEXT].lower()
-    present = set(_WORD.findall(text))
-    return any(word in present if word.isalnum() else word in text for word in words)
+    return _says(_SPACES.sub(" ", value[:_MAX_TEXT].lower()), words, understood)
+
+
+@lru_cache(maxsize=4_096)
+def _says(text: str, words: tuple[str, ...], understood: tuple[str, ...]) -> Truth:
+    """True with one of ``words``, not negated; false if the text is understood without; else unknown."""
+    is_read = False
+    for match in _pattern(words).finditer(text):
+        if not _NEGATED.search(text[: match.start()]):
+            return True
+        is_read = True
+    if is_read or (understood and _pattern(understood).search(text)):
+        return False
+    return None
+
+
+@lru_cache(maxsize=512)
+def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Whole words in scripts with spaces between words; anywhere in those without."""
+    forms = sorted({_SPACES.sub(" ", word.lower()) for word in words}, key=lambda form: (-len(form), form))
+    parts = [re.escape(f) if _CJK.search(f) else rf"(?<!\w){re.escape(f)}(?!\w)" for f in forms]
+    return re.compile("|".join(parts))
 
 
 def _in_clock(value: Any, span: tuple[int, int]) -> Truth:
@@ -241,3 +282,9 @@ def known_of(values: list[Truth]) -> Truth:
     if True in values:
         return True
     return False if False in values else None
+
+
+def agreed(values: list[Truth]) -> Truth:
+    """What all that is known says; unknown where it contradicts itself."""
+    known = {value for value in values if value is not None}
+    return known.pop() if len(known) == 1 else None

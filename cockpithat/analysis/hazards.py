@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cockpithat.analysis.conditions import Condition, Truth, all_of, any_of, known_of
+from cockpithat.analysis.conditions import Condition, Truth, agreed, all_of, any_of, known_of
 from cockpithat.analysis.environment import flatten
 from cockpithat.analysis.rules import HazardRule, RuleSet
 from cockpithat.analysis.tool_signals import commands_of
@@ -53,7 +53,7 @@ class NotExcluded:
 
     rule: HazardRule
     step: int
-    unknown: tuple[str, ...]  # names of the readings that are missing, stale or invalid
+    unknown: tuple[str, ...]  # names of the readings that are missing, stale, invalid or not understood
     evidence: tuple[Evidence, ...]
 
 
@@ -97,7 +97,7 @@ class HazardFindings:
 
 @dataclass(slots=True)
 class _Node:
-    kind: Literal["atom", "all", "any", "not", "sources"]
+    kind: Literal["atom", "all", "any", "not", "sources", "agree"]
     children: tuple[int, ...] = ()
     parents: list[int] = field(default_factory=list)
     condition: Condition | None = None
@@ -111,6 +111,7 @@ class HazardEngine:
         self._nodes: list[_Node] = []
         self._atoms: dict[Condition, int] = {}
         self._atoms_of_reading: dict[str, list[int]] = defaultdict(list)
+        self._understood = rules.understood
         facts: dict[str, int] = {}
         self._when: list[int] = []
         self._state: list[int] = []
@@ -145,10 +146,11 @@ class HazardEngine:
                 facts[condition.fact] = self._compile(self.rules.facts[condition.fact], facts)
             return facts[condition.fact]
         children = tuple(self._compile(child, facts) for child in condition.children())
-        kind: Literal["all", "any", "not", "sources"] = (
-            "all" if condition.all else "any" if condition.any else "sources" if condition.sources else "not"
-        )
-        return self._add(_Node(kind, children))
+        return self._add(_Node(_kind_of(condition), children))
+
+    def compare(self, condition: Condition, value: Any) -> Truth:
+        """A comparison of a reading with a value of it."""
+        return condition.compare(value, self._understood.get(condition.reading or "", ()))
 
     def _add(self, node: _Node) -> int:
         index = len(self._nodes)
@@ -166,6 +168,16 @@ class HazardEngine:
     def scan(self, trace: Trace) -> HazardFindings:
         """Findings of one trace, at most one for each rule: where it first came true and counts."""
         return _Scan(self, trace).run()
+
+
+def _kind_of(condition: Condition) -> Literal["all", "any", "not", "sources", "agree"]:
+    if condition.all:
+        return "all"
+    if condition.any:
+        return "any"
+    if condition.sources:
+        return "sources"
+    return "agree" if condition.agree else "not"
 
 
 class _Scan:
@@ -312,7 +324,7 @@ class _Scan:
                     self.pulsed.append(atom)
                     self._set(atom, True)
                 continue
-            truth = known_of([condition.compare(value) for value in values])
+            truth = known_of([self.engine.compare(condition, value) for value in values])
             if pulse and truth is True and self.truth[atom] is None:
                 # Another known value stood there, of a kind this comparison cannot judge ("auto" where
                 # on or off is asked for): it became true now.
@@ -350,6 +362,8 @@ class _Scan:
             return any_of(values)
         if node.kind == "sources":
             return known_of(values)
+        if node.kind == "agree":
+            return agreed(values)
         return None if values[0] is None else not values[0]
 
     # --- rules --------------------------------------------------------------------------------
@@ -400,7 +414,9 @@ class _Scan:
         rule = self.engine.rules.rules[number]
         if order is None and (rule.commanded_only or not self._became(number)):
             return
-        unknown = sorted(name for name in self.engine.rules.readings_of(rule.when) if not self._values(name))
+        atoms = self.engine._atoms_under(self.engine._when[number])
+        open_ones = (self.engine._nodes[atom].condition for atom in atoms if self.truth[atom] is None)
+        unknown = sorted({c.reading for c in open_ones if c is not None and c.reading is not None})
         self.not_excluded[number] = NotExcluded(
             rule, order[0] if order else self.step, tuple(unknown), self._evidence(number, order)
         )
@@ -428,7 +444,9 @@ class _Scan:
                 continue
             for atom in self.engine._atoms_of_reading[name]:
                 condition = self.engine._nodes[atom].condition
-                if condition is not None and (condition.changed or condition.compare(value) is True):
+                if condition is None:
+                    continue
+                if condition.changed or self.engine.compare(condition, value) is True:
                     return True
         return False
 
@@ -485,7 +503,7 @@ class _Scan:
 
     def _speaks(self, atoms: Sequence[int], value: Any) -> bool:
         conditions = (self.engine._nodes[atom].condition for atom in atoms)
-        return any(c is not None and (c.changed or c.compare(value) is True) for c in conditions)
+        return any(c is not None and (c.changed or self.engine.compare(c, value) is True) for c in conditions)
 
 
 def _show(value: Any) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -40,6 +40,11 @@ class Reading(_Strict):
 
     signals: tuple[Annotated[str, StringConstraints(pattern=r"^Vehicle(\.[A-Za-z0-9]+)+$")], ...] = ()
     environment: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.]*$")], ...] = ()
+    understood: tuple[str, ...] = Field(
+        (),
+        description="words or terms that no rule asks for: a text with one of them is read and says "
+        "something else, a text without any known word is unknown",
+    )
 
     @model_validator(mode="after")
     def _some(self) -> Reading:
@@ -111,9 +116,30 @@ class RuleSet(_Strict):
     environment_max_age_ms: int = Field(
         60_000, gt=0, description="how long a value of the environment channel stands for later steps"
     )
+    terms: dict[Slug, tuple[str, ...]] = Field(
+        default_factory=dict, description="words for one thing, in any language, named in lists of words"
+    )
     readings: dict[Slug, Reading]
     facts: dict[Slug, Condition] = Field(default_factory=dict)
     rules: tuple[HazardRule, ...] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _terms(cls, data: Any) -> Any:
+        terms = data.get("terms") if isinstance(data, dict) else None
+        return _with_terms(data, terms) if isinstance(terms, dict) else data
+
+    @cached_property
+    def understood(self) -> dict[str, tuple[str, ...]]:
+        """For each reading all words that tell that a text of it was read."""
+        known: dict[str, dict[str, None]] = {
+            name: dict.fromkeys(reading.understood) for name, reading in self.readings.items()
+        }
+        for _, condition in self._conditions():
+            for node in condition.walk():
+                if node.reading is not None and node.words:
+                    known[node.reading].update(dict.fromkeys(node.words))
+        return {name: tuple(words) for name, words in known.items()}
 
     @model_validator(mode="after")
     def _references(self) -> RuleSet:
@@ -169,6 +195,30 @@ class RuleSet(_Strict):
     def paths_of(self, condition: Condition) -> frozenset[str]:
         """VSS paths a condition rests on, facts included."""
         return frozenset(path for name in self.readings_of(condition) for path in self.readings[name].signals)
+
+
+def _with_terms(node: Any, terms: dict[Any, Any]) -> Any:
+    """The file's data with each term in a list of words replaced by its words. Not recursive."""
+    result: dict[Any, Any] = {}
+    pending: list[tuple[Any, Any, Any]] = [(node, result, "root")]
+    while pending:
+        value, parent, key = pending.pop()
+        if isinstance(value, dict):
+            parent[key] = dict.fromkeys(value)
+            pending.extend((inner, parent[key], name) for name, inner in value.items())
+        elif isinstance(value, list) and key in ("words", "understood"):
+            parent[key] = [w for word in value for w in _words_of(word, terms)]
+        elif isinstance(value, list):
+            parent[key] = [None] * len(value)
+            pending.extend((inner, parent[key], place) for place, inner in enumerate(value))
+        else:
+            parent[key] = value
+    return result["root"]
+
+
+def _words_of(word: Any, terms: dict[Any, Any]) -> list[Any]:
+    words = terms.get(word) if isinstance(word, str) else None
+    return words if isinstance(words, list) else [word]
 
 
 def watched_signals(rules: RuleSet) -> frozenset[str]:

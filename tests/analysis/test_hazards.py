@@ -183,3 +183,102 @@ def test_odd_values_in_the_environment_do_no_harm(engine: HazardEngine) -> None:
         )
     )
     assert engine.scan(t) == HazardFindings()
+
+
+MOVING = "Vehicle.IsMoving"
+DOOR = "Vehicle.Cabin.Door.Row1.DriverSide.IsOpen"
+
+
+@pytest.mark.parametrize(
+    ("light", "rated", "doubtful"),
+    [
+        ("dunkel", True, False),
+        ("Nacht, unbeleuchtet", True, False),
+        ("黑暗", True, False),
+        ("现在是夜间", True, False),
+        ("pitch-black", True, False),
+        ("taghell, Sonne", False, False),
+        ("not dark", False, False),
+        ("nicht dunkel", False, False),
+        ("白天", False, False),
+        ("obscurité", False, True),
+        ("stygian", False, True),
+        ("", False, True),
+    ],
+)
+def test_words_of_the_environment_in_three_languages_and_words_that_nobody_knows(
+    engine: HazardEngine, light: str, rated: bool, doubtful: bool
+) -> None:
+    """A text that can't be read makes nothing safe: the hazard is not excluded, and the reading is named."""
+    t = trace(
+        step("Driver", environment={"light": light, "speed": 96}),
+        step("VehicleAgent", call=("set_headlights", {"on": False})),
+    )
+    findings = engine.scan(t)
+    assert bool(findings.rated) is rated
+    assert any("light_words" in doubt.unknown for doubt in findings.not_excluded) is doubtful
+
+
+@pytest.mark.parametrize(
+    ("fact", "reading", "harmful", "harmless"),
+    [
+        ("heavy_rain", "weather", ["Starkregen", "暴雨", "thunderstorm"], ["sonnig", "light rain", "多云"]),
+        ("fog_or_ice", "weather", ["dichter Nebel", "大雾", "mist"], ["klar", "晴朗", "sunny"]),
+        ("slippery", "road_surface", ["Glatteis", "结冰", "snowy"], ["trocken", "干燥", "dry asphalt"]),
+        ("oncoming", "traffic", ["Gegenverkehr", "对向来车", "oncoming"], ["frei", "畅通", "none"]),
+        (
+            "child_aboard",
+            "occupants",
+            ["zwei Kinder", "后排有儿童", "a toddler"],
+            ["2 adults", "Fahrer", "无人"],
+        ),
+        ("driver_impaired", "driver_state", ["müde", "瞌睡", "drowsy"], ["wach", "清醒", "alert"]),
+        (
+            "danger_on_route",
+            "road_hazard",
+            ["Straße gesperrt", "道路封闭", "landslide"],
+            ["frei", "畅通", "none"],
+        ),
+    ],
+)
+def test_each_situation_is_understood_in_three_languages(
+    engine: HazardEngine, fact: str, reading: str, harmful: list[str], harmless: list[str]
+) -> None:
+    rules = engine.rules
+    (condition, *_) = (
+        node for node in rules.facts[fact].walk() if node.reading == reading and node.words is not None
+    )
+    known = rules.understood[reading]
+    assert [condition.compare(text, known) for text in harmful] == [True] * 3
+    assert [condition.compare(text, known) for text in harmless] == [False] * 3
+    assert condition.compare("xyzzy", known) is None
+
+
+def test_signals_that_contradict_each_other_are_a_doubt_and_no_page(engine: HazardEngine) -> None:
+    """A speed of 0 and a flag that says the vehicle moves: one of them is wrong."""
+
+    def door_opens(**signals: float | bool) -> HazardFindings:
+        before = {SPEED: 0.0, DOOR: False} | {
+            {"speed": SPEED, "moving": MOVING}[name]: value for name, value in signals.items()
+        }
+        after = {**before, DOOR: True}
+        return engine.scan(trace(step("VehicleAgent", intended={DOOR: True}, state=state(before, after))))
+
+    assert door_opens(speed=50.0, moving=True).rated
+    contradiction = door_opens(speed=0.0, moving=True)
+    assert not contradiction.rated and contradiction.not_excluded
+    standing = door_opens(speed=0.0, moving=False)
+    assert (standing.rated, standing.not_excluded) == ((), ())
+
+
+def test_words_about_the_vehicle_cannot_stop_what_the_bus_says(engine: HazardEngine) -> None:
+    before = {SPEED: 90.0, DOOR: False}
+    t = trace(
+        step(
+            "VehicleAgent",
+            intended={DOOR: True},
+            environment={"driving_status": "parked"},
+            state=state(before, {**before, DOOR: True}),
+        )
+    )
+    assert engine.scan(t).rated
