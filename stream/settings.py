@@ -419,7 +419,7 @@ class Settings(BaseSettings):
     def longest_hold_ms(self) -> int:
         """Longest time an input's offset is held: a session's greatest age and all waits after it."""
         engine = self.engine
-        waits = engine.silence_ms + engine.grace_ms + engine.end_wait_ms + engine.snapshot_wait_ms
+        waits = 2 * engine.silence_ms + engine.grace_ms + engine.end_wait_ms + engine.snapshot_wait_ms
         return engine.max_age_ms + waits
 
     @classmethod

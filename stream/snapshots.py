@@ -25,6 +25,7 @@ from stream.records import Record
 log = logging.getLogger(__name__)
 
 _BATCH = 1_000
+_HELD = 100  # records that are taken before the guard is given away once
 _POLL_S = 0.1
 _LOOKUP_S = 10.0
 _REMEMBERED_KEYS = 200_000
@@ -158,6 +159,11 @@ class SnapshotReader:
         state = self._states.get(partition)
         return state is None or state.at_end
 
+    def read_until(self, partition: int) -> int | None:
+        """Kafka timestamp up to which everything has been taken; ``None`` at the end, or if not assigned."""
+        state = self._states.get(partition)
+        return None if state is None or state.at_end else state.newest_ts
+
     def reached(self, partition: int, timestamp_ms: int) -> bool:
         """Whether snapshots up to that Kafka timestamp are in, or there are none yet.
 
@@ -251,38 +257,45 @@ class SnapshotReader:
         messages = consumer.consume(_BATCH, timeout=_POLL_S)
         refused: list[Refused] = []
         accepted = 0
-        with self._guard:
-            for message in messages:
-                error = message.error()
-                if error is not None:
-                    self._note(message, error)
-                    continue
-                partition, offset = message.partition() or 0, message.offset() or 0
-                state = self._states.get(partition)
-                if state is None:
-                    continue
-                timestamp = message.timestamp()[1]
-                rejected = self._log.offer(
-                    message.key(),
-                    message.value(),
-                    topic=self._topic,
-                    partition=partition,
-                    offset=offset,
-                    broker_ts=timestamp,
-                )
-                self._look_at_key(message, partition)
-                state.at_end = False
-                state.newest_ts = max(state.newest_ts, timestamp)
-                if rejected is None:
-                    accepted += 1
-                else:
-                    refused.append(Refused(record_of(message), rejected.reason, rejected.detail))
-            later = self._log.take_rejected()
+        for first in range(0, max(1, len(messages)), _HELD):
+            if first:
+                time.sleep(0)  # whoever waits for the guard gets it between
+            with self._guard:
+                for message in messages[first : first + _HELD]:
+                    accepted += self._offer(message, refused)
+                later = self._log.take_rejected()
+            refused.extend(_refused_later(rejection) for rejection in later)
         if accepted:
             self._accepted(accepted)
-        refused.extend(_refused_later(rejection) for rejection in later)
         if refused:
             self._refused(refused)
+
+    def _offer(self, message: Message, refused: list[Refused]) -> int:
+        """Give a message to the log; the number of records accepted."""
+        error = message.error()
+        if error is not None:
+            self._note(message, error)
+            return 0
+        partition, offset = message.partition() or 0, message.offset() or 0
+        state = self._states.get(partition)
+        if state is None:
+            return 0
+        timestamp = message.timestamp()[1]
+        rejected = self._log.offer(
+            message.key(),
+            message.value(),
+            topic=self._topic,
+            partition=partition,
+            offset=offset,
+            broker_ts=timestamp,
+        )
+        self._look_at_key(message, partition)
+        state.at_end = False
+        state.newest_ts = max(state.newest_ts, timestamp)
+        if rejected is None:
+            return 1
+        refused.append(Refused(record_of(message), rejected.reason, rejected.detail))
+        return 0
 
     def _look_at_key(self, message: Message, partition: int) -> None:
         key = message.key()

@@ -86,6 +86,7 @@ class SessionEngine:
         self._silence: list[tuple[int, int, OpenSession]] = []
         self._holds: list[tuple[int, int, OpenSession]] = []
         self._position = -1
+        self._snapshots_until: int | None = None
         self._serial = 0
 
     # ------------------------------------------------------------------ what the host calls
@@ -124,12 +125,17 @@ class SessionEngine:
             effects += self._finish(oldest, CloseReason.MAX_OPEN_SESSIONS, wall_ms)
         return effects
 
-    def advance(self, wall_ms: int, *, catching_up: bool = False) -> list[Effect]:
+    def advance(
+        self, wall_ms: int, *, catching_up: bool = False, snapshots_until: int | None = None
+    ) -> list[Effect]:
         """Let wall-clock time pass: close what fell silent and what waited long enough for snapshots.
 
         Call it a few times a second, on a silent partition too. ``catching_up`` says that the
-        partition's backlog is not read yet: then no silence is believed.
+        partition's backlog is not read yet: then no silence is believed. ``snapshots_until`` is the broker
+        time up to which snapshots were read, ``None`` when all that there are were: a snapshot that is there
+        and was not read yet is not missing, so no session gives up on it because this worker is behind.
         """
+        self._snapshots_until = snapshots_until
         effects: list[Effect] = []
         while not catching_up and self._silence and self._silence[0][0] <= wall_ms:
             _, serial, session = heapq.heappop(self._silence)
@@ -142,8 +148,7 @@ class SessionEngine:
             reason = CloseReason.END_EVENT if session.ends else CloseReason.SILENCE
             effects += self._close(session, reason, wall_ms)
         for session in list(self._waiting.values()):
-            is_due = session.snapshot_deadline is not None and wall_ms >= session.snapshot_deadline
-            if is_due or not self._lacks_snapshots(session):
+            if self._is_due(session, wall_ms) or not self._lacks_snapshots(session):
                 effects += self._finish(session, session.close_reason or CloseReason.SILENCE, wall_ms)
         self._closed.expire(wall_ms)
         return effects
@@ -226,6 +231,7 @@ class SessionEngine:
         wall_ms: int,
     ) -> list[Effect]:
         session.last_wall = max(session.last_wall, wall_ms)
+        session.last_broker = max(session.last_broker, broker_ms)
         match session.judge(event):
             case Verdict.DUPLICATE:
                 return [DuplicateIgnored(source)]
@@ -323,10 +329,20 @@ class SessionEngine:
             return self._finish(session, reason, wall_ms)
         if session.snapshot_deadline is None:
             session.snapshot_deadline = wall_ms + self._settings.snapshot_wait_ms
-        if wall_ms >= session.snapshot_deadline:
+        if self._is_due(session, wall_ms):
             return self._finish(session, reason, wall_ms)
         self._waiting[session.vehicle_id, session.session_id] = session
         return []
+
+    def _is_due(self, session: OpenSession, wall_ms: int) -> bool:
+        """Whether a session has waited for snapshots as long as it may."""
+        deadline, settings = session.snapshot_deadline, self._settings
+        if deadline is None or wall_ms < deadline:
+            return False
+        read = self._snapshots_until
+        is_read = read is None or read >= session.last_broker + settings.snapshot_wait_ms
+        # A reader that does not come up at all holds nothing for ever.
+        return is_read or wall_ms >= deadline + settings.silence_ms
 
     def _lacks_snapshots(self, session: OpenSession) -> bool:
         if not session.max_step_ts:

@@ -48,7 +48,8 @@ class EngineSettings(BaseModel):
     snapshot_wait_ms: int = Field(
         default=10_000,
         ge=0,
-        description="Wall clock that a closing session waits for the vehicle's snapshots, if it sends any",
+        description="Wall clock that a closing session waits for the vehicle's snapshots, if it sends any; "
+        "longer, by silence_ms at most, while the worker has not read the snapshots that are there",
     )
     grid_ms: int = Field(default=100, ge=1, description="Time grid that vehicle state is reported on")
     changes_per_signal: int = Field(

@@ -39,6 +39,7 @@ class OpenSession:
         "graph",
         "graph_settings",
         "is_done",
+        "last_broker",
         "last_source",
         "last_wall",
         "max_step_ts",
@@ -72,6 +73,7 @@ class OpenSession:
         self.last_source = source
         self.broker_opened = broker_ms
         self.last_wall = wall_ms
+        self.last_broker = broker_ms  # newest broker time of its events
         self.byte_count = 0
         self.clock_suspect = False
         self.events: dict[int, tuple[Event, SourceRef]] = {}

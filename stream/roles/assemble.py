@@ -257,7 +257,11 @@ class AssembleUnit(Unit):
             self._caught_up()
         held = self._engine.hold_offset
         with self._role.guard:
-            effects = self._engine.advance(now_ms, catching_up=self._catching_up(now_ms))
+            effects = self._engine.advance(
+                now_ms,
+                catching_up=self._catching_up(now_ms),
+                snapshots_until=self._role.reader.read_until(self.partition),
+            )
         if effects:
             self._emit(effects, held if held is not None else (self.hold.position or 0))
         self.ledger.forget_before(self.hold.committable or 0)

@@ -88,9 +88,9 @@ class Bench:
         self.effects += out
         return out
 
-    def wait(self, ms: int, *, catching_up: bool = False) -> list[Effect]:
+    def wait(self, ms: int, *, catching_up: bool = False, snapshots_until: int | None = None) -> list[Effect]:
         self.wall += ms
-        out = self.engine.advance(self.wall, catching_up=catching_up)
+        out = self.engine.advance(self.wall, catching_up=catching_up, snapshots_until=snapshots_until)
         self.effects += out
         return out
 

@@ -497,6 +497,40 @@ def test_the_wait_for_snapshots_is_bounded_and_then_the_state_is_incomplete() ->
     assert trace.vehicle_state == VehicleStateCoverage.INCOMPLETE
 
 
+def test_snapshots_that_are_there_and_not_read_yet_are_not_given_up_on() -> None:
+    """A worker that is behind says the same as one that is not: what it has not read is not missing."""
+    log = SnapshotLog()
+    log.add(full(T0, speed=50.0, beam=True))
+    bench = Bench(EngineSettings(snapshot_wait_ms=1_000, silence_ms=60_000), vehicles=log)
+    assert traces(bench.feed(*session(2))) == []
+    behind = bench.wall + 500  # of the snapshots, those up to half a second after the end are read
+    assert traces(bench.wait(30_000, snapshots_until=behind)) == []
+    log.add(delta(T0 + 3_000, beam=False))
+    (trace,) = traces(bench.wait(250, snapshots_until=behind))
+    assert trace.vehicle_state == VehicleStateCoverage.COMPLETE
+
+
+@pytest.mark.parametrize("read", [None, 1_000])
+def test_once_all_snapshots_are_read_the_wait_is_the_settings(read: int | None) -> None:
+    log = SnapshotLog()
+    log.add(full(T0, speed=50.0, beam=True))
+    bench = Bench(EngineSettings(snapshot_wait_ms=1_000), vehicles=log)
+    bench.feed(*session(2))
+    until = None if read is None else bench.wall + read
+    assert traces(bench.wait(999, snapshots_until=until)) == []
+    (trace,) = traces(bench.wait(1, snapshots_until=until))
+    assert trace.vehicle_state != VehicleStateCoverage.COMPLETE
+
+
+def test_a_reader_that_never_comes_up_holds_no_session_for_ever() -> None:
+    log = SnapshotLog()
+    log.add(full(T0, speed=50.0, beam=True))
+    bench = Bench(EngineSettings(snapshot_wait_ms=1_000, silence_ms=60_000), vehicles=log)
+    bench.feed(*session(2))
+    assert traces(bench.wait(60_999, snapshots_until=0)) == []
+    assert len(traces(bench.wait(1, snapshots_until=0))) == 1
+
+
 def test_a_vehicle_that_says_it_sends_no_snapshots_is_not_waited_for() -> None:
     log = SnapshotLog()
     log.add(full(T0, speed=50.0))
