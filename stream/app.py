@@ -35,6 +35,7 @@ from stream.partitioning import uneven
 from stream.publish import PublicationError
 from stream.roles import build
 from stream.roles.base import Role
+from stream.schema_registry import frames
 from stream.settings import ConfigurationError, Settings
 from stream.topics import refusal
 
@@ -134,7 +135,7 @@ class Worker:
         if self.settings.health.enabled:
             server.start()
         ticking: asyncio.Task[None] | None = None
-        records = MetricsTopic(self.settings, self.metrics, now_ms=epoch_ms)
+        records = MetricsTopic(self.settings, self.metrics, now_ms=epoch_ms, frames=self.context.frames)
         try:
             await self._start_checks()
             records.start()
@@ -239,6 +240,7 @@ class Worker:
         await self._look_at_topics()
         if self._unreached is not None:
             raise broker_error(self.settings.kafka, self._unreached, "cannot reach the brokers")
+        self.context.frames.update(await self._loop.run_in_executor(self._executor, frames, self.settings))
         if partitions := self.partitions.count(self.settings.topics.crashes):
             await self._loop.run_in_executor(self._executor, self.context.crashes.load, partitions)
         if is_embedded(self._cluster_id):

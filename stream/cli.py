@@ -316,11 +316,16 @@ def topics() -> None:
 @_SERVERS
 @_CONFIG
 def topics_create(bootstrap_servers: str | None, config: Path | None) -> None:
-    """Create the topics that do not exist, with their retention, cleanup and record size."""
+    """Create the topics that do not exist, and register schemas where a registry is set."""
+    from stream.schema_registry import register_all
     from stream.topics import create
 
-    for name, created in create(_settings(config, bootstrap_servers)).items():
+    settings = _settings(config, bootstrap_servers)
+    for name, created in create(settings).items():
         click.echo(f"{name}: {'created' if created else 'exists, left as it is'}")
+    if settings.schema_registry.url is not None:
+        for subject, number in register_all(settings).items():
+            click.echo(f"{subject}: schema {number}")
 
 
 @topics.command("check")

@@ -98,6 +98,7 @@ class WorkerContext:
     last_contact_ms: Callable[[str, int], int | None]
     guard: DeadLetterGuard
     crashes: CrashCounter
+    frames: dict[str, bytes] = field(default_factory=dict)  # before the values of a topic, by its name
     holds: Holds = field(default_factory=Holds)
     now_ms: Callable[[], int] = epoch_ms
 
@@ -117,7 +118,9 @@ class WorkerContext:
         """The transactional writer for outputs of an input partition."""
         kafka = self.settings.kafka
         return TransactionalWriter(
-            transactional_config(kafka, topic, partition), timeout_s=kafka.transaction_timeout_ms / 1000
+            transactional_config(kafka, topic, partition),
+            timeout_s=kafka.transaction_timeout_ms / 1000,
+            frames=self.frames,
         )
 
     def reading(self) -> dict[str, Any]:

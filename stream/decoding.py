@@ -8,6 +8,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from cockpithat.contract.deadletter import DeadLetterReason
+from cockpithat.contract.framing import unframed
 from cockpithat.formats.reading import MAX_DEPTH, is_deeper
 from stream.logs import validation_detail
 
@@ -46,6 +47,7 @@ class Decoder(Generic[T]):
             raise UndecodableError(
                 DeadLetterReason.TOO_LARGE, f"{len(value)} bytes; the limit is {self._max_bytes}"
             )
+        value = unframed(value)
         try:
             parsed = orjson.loads(value)
         except orjson.JSONDecodeError as error:

@@ -33,6 +33,7 @@ from rich.text import Text
 from cockpithat.attribution import LocalAttribution
 from cockpithat.commands.terminal import console_for, counted, print_reports, printable, table_of
 from cockpithat.contract.base import Asil
+from cockpithat.contract.framing import unframed
 from cockpithat.contract.reports import Alert, Report, SessionStatus, SessionSummary, Suspicion
 from cockpithat.contract.trace import Trace
 from cockpithat.formats import load_recordings
@@ -330,7 +331,7 @@ def _take(message: Message, settings: Settings, results: Results) -> None:
     if topic is not None and topic.endswith(topics.dlq_suffix):
         results.dead_letters += 1
         return
-    record: dict[str, Any] = orjson.loads(value or b"{}")
+    record: dict[str, Any] = orjson.loads(unframed(value) or b"{}")
     session = str(record.get("session_id"))
     if topic == topics.sessions:
         results.summaries[session] = SessionSummary.model_validate(record)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -53,7 +53,15 @@ def _escaped(label: str) -> str:
 class MetricsTopic:
     """Writes a record every interval, on a producer of its own: outside transactions, never waited for."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        now_ms: Callable[[], int],
+        frames: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self._frames = frames if frames is not None else {}  # filled when the worker has started
         self._topic = settings.topics.metrics
         self._interval_s = settings.worker.metrics_interval_s
         self._metrics = metrics
@@ -97,7 +105,7 @@ class MetricsTopic:
             self._producer.produce(
                 self._topic,
                 key=self._worker.encode(),
-                value=record.model_dump_json().encode(),
+                value=self._frames.get(self._topic, b"") + record.model_dump_json().encode(),
                 on_delivery=self._delivered,
             )
             self._producer.poll(0)

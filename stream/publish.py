@@ -37,8 +37,19 @@ class PublicationError(Exception):
 class TransactionalWriter:
     """One transactional producer. All methods block and belong on one thread at a time."""
 
-    def __init__(self, config: Mapping[str, Any], *, timeout_s: float, attempts: int = 5) -> None:
-        """``config`` is a librdkafka producer configuration with a ``transactional.id``."""
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        timeout_s: float,
+        attempts: int = 5,
+        frames: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """``config`` is a librdkafka producer configuration with a ``transactional.id``.
+
+        ``frames``: what stands before the values of a topic (:mod:`stream.schema_registry`).
+        """
+        self._frames = frames or {}
         self._producer = Producer(dict(config))
         self._timeout_s = timeout_s
         self._attempts = attempts
@@ -73,11 +84,14 @@ class TransactionalWriter:
     def _produce(self, outputs: Sequence[Output]) -> None:
         self._failed.clear()
         for output in outputs:
+            value = output.value
+            if value is not None and (frame := self._frames.get(output.topic)) is not None:
+                value = frame + value
             while True:
                 try:
                     self._producer.produce(
                         output.topic,
-                        value=output.value,
+                        value=value,
                         key=output.key,
                         partition=output.partition,
                         headers=list(output.headers),

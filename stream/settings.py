@@ -8,6 +8,7 @@ Sources, strongest first: arguments of :func:`load_settings` (command-line optio
 from __future__ import annotations
 
 import os
+import ssl
 import tomllib
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -165,6 +166,56 @@ class KafkaSettings(_Section):
             raise ConfigurationError(
                 f"kafka.sasl_password_file: cannot read {self.sasl_password_file}: "
                 f"{_reason(error)}; check the path and its permissions"
+            ) from None
+
+
+class SchemaRegistrySettings(_Section):
+    """A Confluent-compatible schema registry; without one, records are plain JSON. Inputs may be either."""
+
+    url: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s]+$",
+        description="Address. With it the worker writes the registry's frame (zero byte, schema id) before "
+        "the JSON of everything but dead letters.",
+    )
+    auto_register: bool = Field(
+        False,
+        description="The worker registers schemas that are missing. Otherwise `topics create` does, or you.",
+    )
+    username: str | None = Field(None, description="User, for basic authentication.")
+    password: SecretStr | None = Field(None, description="Password. Never logged.")
+    ca_location: Path | None = Field(None, description="CA bundle (PEM). Default: the system's.")
+    timeout_s: float = Field(10.0, gt=0, le=300, description="How long one request may take.")
+    attempts: int = Field(5, ge=1, le=100, description="Tries of a request that gets no answer.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("username and password go together")
+        if self.url is not None and "@" in self.url.split("//", 1)[1].split("/", 1)[0]:
+            raise ValueError("url holds credentials; set username and password instead")
+        return self
+
+    @property
+    def shown(self) -> str:
+        """The address as it may be logged."""
+        return (self.url or "").split("?", 1)[0]
+
+    def credentials(self) -> tuple[str, str] | None:
+        """User and password, if set."""
+        if self.username is None or self.password is None:
+            return None
+        return self.username, self.password.get_secret_value()
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """What to check a certificate against. Raises :class:`ConfigurationError`."""
+        if self.ca_location is None:
+            return True
+        try:
+            return ssl.create_default_context(cafile=str(self.ca_location))
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"schema_registry.ca_location: cannot read {self.ca_location}: {error}; give a PEM bundle"
             ) from None
 
 
@@ -376,6 +427,9 @@ class Settings(BaseSettings):
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description=KafkaSettings.__doc__)
     topics: TopicSettings = Field(default_factory=TopicSettings, description=TopicSettings.__doc__)
+    schema_registry: SchemaRegistrySettings = Field(
+        default_factory=SchemaRegistrySettings, description=SchemaRegistrySettings.__doc__
+    )
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description=WorkerSettings.__doc__)
     can: CanSettings = Field(default_factory=CanSettings, description=CanSettings.__doc__)
     engine: EngineSettings = Field(default_factory=EngineSettings, description=EngineSettings.__doc__)

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from cockpithat.contract.base import CONTRACT_MAJOR, MAX_TIMESTAMP_MS, to_epoch_ms
 from cockpithat.contract.deadletter import DeadLetterReason
+from cockpithat.contract.framing import unframed
 from cockpithat.contract.trace import SourceRef
 from cockpithat.contract.vehicle import SignalQuality, VehicleSnapshot, VssValue
 from cockpithat.vehicle.catalogue import SignalCatalogue
@@ -207,7 +208,7 @@ class SnapshotLog:
         data: Any = None
         kind = -1
         try:
-            data = _loads(value)  # type: ignore[arg-type]  # None raises, and is told apart below
+            data = _loads(unframed(value))  # type: ignore[arg-type]  # None raises, and is told apart below
             vehicle = self._vehicles[key]  # type: ignore[index]  # None is no key
             ts = data["ts"]
             signals = data["signals"]
@@ -473,7 +474,7 @@ class SnapshotLog:
             )
         if data is None:
             try:
-                data = _loads(value)
+                data = _loads(unframed(value))
             except ValueError as error:
                 raise _not_json(value, error) from None
         items = data if isinstance(data, list) else [data]
@@ -668,7 +669,7 @@ def _parse(record: _Record, parsed: tuple[bytes, Any]) -> tuple[tuple[bytes, Any
     if record.kind == _LOST:
         return parsed, None
     if parsed[0] is not record.value:
-        parsed = (record.value, _loads(record.value))
+        parsed = (record.value, _loads(unframed(record.value)))
     content: dict[str, Any] = parsed[1] if record.item < 0 else parsed[1][record.item]
     return parsed, content
 

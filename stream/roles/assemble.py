@@ -16,6 +16,7 @@ from typing import Any
 
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.events import SESSION_EVENT, SessionEnd, SessionStart, StepEvent
+from cockpithat.contract.framing import unframed
 from cockpithat.contract.trace import SourceRef, Trace
 from cockpithat.session.budget import OpenSessionBudget
 from cockpithat.session.closed import ClosedSession
@@ -213,7 +214,7 @@ class AssembleUnit(Unit):
                 since_ms=closed.wall_ms - _SEEK_MARGIN_MS,
                 limit=_SOUGHT,
             )
-            return None if value is None else Trace.model_validate_json(value)
+            return None if value is None else Trace.model_validate_json(unframed(value))
 
         trace = await asyncio.get_running_loop().run_in_executor(context.executor, seek)
         closed.trace = trace
