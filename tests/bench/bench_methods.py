@@ -23,11 +23,22 @@ from cockpithat.methods.chief import Chief
 from cockpithat.methods.echo import Echo
 from cockpithat.methods.falat.llm_judge import Falat
 from cockpithat.methods.who_when import AllAtOnce, BinarySearch, StepByStep
+from cockpithat.panel.method import PanelAttribution
 from tests.methods.support import Rig, player
 from tests.support.chat_server import Reply, Request, serve
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "whowhen"
-METHODS: tuple[Any, ...] = (AllAtOnce, StepByStep, BinarySearch, Echo, Chief, AgentRx, Falat, Cascade)
+METHODS: tuple[Any, ...] = (
+    PanelAttribution,
+    AllAtOnce,
+    StepByStep,
+    BinarySearch,
+    Echo,
+    Chief,
+    AgentRx,
+    Falat,
+    Cascade,
+)
 
 
 def runs(split: str, most: int | None) -> list[Trace]:

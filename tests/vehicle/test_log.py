@@ -7,7 +7,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.vehicle import SignalQuality, VehicleSnapshot
@@ -320,3 +323,37 @@ def test_validated_snapshots_can_be_added() -> None:
     log.add(VehicleSnapshot(vehicle_id="ü", ts=T0, kind="full", signals={SPEED: 7.0}))
     assert log.sends("ü")
     assert at(log.window("ü", T0, T0), SPEED, T0) == 7.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    gaps=st.lists(st.integers(-300, 900), min_size=4, max_size=60),
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=12),
+    full_at=st.integers(0, 80),
+)
+def test_lists_and_single_messages_leave_the_same_state(
+    gaps: list[int], sizes: list[int], full_at: int
+) -> None:
+    """What comes in order and what does not, full snapshots between changes, lists of any length."""
+    paths = ("Vehicle.Speed", "Vehicle.Exterior.LightIntensity", "Vehicle.Body.Hood.IsOpen")
+    items, ts = [], 1_000_000
+    for number, gap in enumerate(gaps):
+        ts += gap
+        signals = {paths[number % 3]: number % 2 == 0 if number % 3 == 2 else float(number)}
+        kind = "full" if number in (0, full_at) else "delta"
+        items.append({"vehicle_id": "v", "ts": ts, "kind": kind, "signals": signals})
+    single, listed = SnapshotLog(), SnapshotLog()
+    for number, item in enumerate(items):
+        offer = {"topic": "t", "partition": 0, "offset": number, "broker_ts": 0}
+        assert single.offer(b"v", orjson.dumps(item), **offer) is None  # type: ignore[arg-type]
+    first = number = 0
+    while first < len(items):
+        part = items[first : first + sizes[number % len(sizes)]]
+        offer = {"topic": "t", "partition": 0, "offset": number, "broker_ts": 0}
+        for _ in range(2):  # the second time it is known
+            assert listed.offer(b"v", orjson.dumps(part), **offer) is None  # type: ignore[arg-type]
+        first, number = first + len(part), number + 1
+    assert single.covered_until("v") == listed.covered_until("v")
+    newest = max(item["ts"] for item in items)
+    start = sorted(item["ts"] for item in items)[-min(8, len(items))]
+    assert single.window("v", start, newest) == listed.window("v", start, newest)

@@ -1,7 +1,7 @@
 """What the stream takes, beside what carries it and what else does the same, on one Apache Kafka.
 
     make bench
-    python -m tests.bench.stream.bench [--rounds 3] [--scale 1.0] [--only snapshots|events|growth]
+    python -m tests.bench.stream.bench [--rounds 2] [--scale 1.0] [--only snapshots|events|growth]
 
 Every figure is a process of its own on the same broker and the same records; the median of the rounds is
 printed with the lowest and the highest. Broker, generator and what is measured share the machine's cores.
@@ -316,7 +316,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the records; less is quicker")
     parser.add_argument("--only", choices=("snapshots", "events", "growth"), action="append")
     args = parser.parse_args(argv)
