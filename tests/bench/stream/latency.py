@@ -201,7 +201,16 @@ def measure(
     print(f"  end event to alert:                  {percentiles(whole)}")
     print(f"  beyond the grace of {grace_s:g} s:             {percentiles(beyond)}")
     print(f"  after the list that covers the end:  {percentiles(ours)}")
+    print(f"ten million additions in Python: {yardstick():.2f} s after")
     return 1 if missing else 0
+
+
+def yardstick() -> float:
+    """Seconds of processor time for ten million additions: what this machine is worth at the moment."""
+    begun, total = time.process_time(), 0
+    for number in range(10_000_000):
+        total += number
+    return time.process_time() - begun
 
 
 def resident_mib(pid: int) -> float:
@@ -230,6 +239,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         print(versions(broker))
+        print(f"ten million additions in Python: {yardstick():.2f} s before", flush=True)
         return measure(broker, args.seconds, args.sessions, args.vehicles, args.warm, args.span)
     finally:
         broker.close()
