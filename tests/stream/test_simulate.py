@@ -55,15 +55,10 @@ def test_simulated_sessions_arrive_whole_and_failed_ones_are_reported(
     assert len(sent) == events and {body["session_id"] for body in sent} == {
         body["session_id"] for body in summaries
     }
-    assert all(
-        m.key() == json.loads(m.value() or b"")["vehicle_id"].encode()
-        for m in cluster.messages("session_events")
-    )
-    states = [
-        item
-        for body in cluster.read("vehicle_snapshots")
-        for item in (body if isinstance(body, list) else [body])
-    ]
+    messages = cluster.messages("session_events")
+    assert [m.key() for m in messages] == [body["vehicle_id"].encode() for body in sent]
+    bodies = cluster.read("vehicle_snapshots")
+    states = [item for body in bodies for item in (body if isinstance(body, list) else [body])]
     assert len(states) == snapshots > 0
     failed = {body["session_id"] for body in sent if body["type"] == "session_end" and body["failed"]}
     assert len(failed) == 6
