@@ -109,9 +109,9 @@ def refiner(
     Raises what :func:`cockpithat.methods.registry.create` raises, and ``ValueError`` for a method that has
     no local report to go first.
     """
+    found = registry.create(method, analysts, settings, options)
     if analysts == LocalAttribution.analysts:
         return None
-    found = registry.create(method, analysts, settings, options)
     if not isinstance(found, Refiner):
         raise ValueError(f"method {method!r} does not run in a worker, which needs a local report first")
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -22,11 +24,13 @@ from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Refiner, Shortfall
 from cockpithat.panel.settings import PanelSettings
 from cockpithat.resources import resource
+from stream.context import WorkerContext
 from stream.judging import Issuer, Judge, Judged, Stage, ranges, refiner
 from stream.metrics import Metrics
 from stream.panels import NO_ROOM, PanelBounds, PanelJob, Panels
 from stream.records import Record
-from stream.settings import ConfigurationError, load_settings
+from stream.roles.attribute import Attribute
+from stream.settings import ConfigurationError, Settings, load_settings
 
 LLM = AttributionSettings(
     panel=PanelSettings(llm=LlmSettings(analyst=RoleSettings(base_url="http://model.invalid/v1", model="m")))
@@ -442,3 +446,34 @@ def test_a_calibration_that_does_not_fit_keeps_the_worker_from_starting(
         settings = calibrated_for(method, digest, tmp_path)
     with pytest.raises(CalibrationError, match=message):
         ranges(settings, "cockpithat", "local")
+
+
+def worker_context(settings: Settings) -> WorkerContext:
+    return cast(WorkerContext, SimpleNamespace(settings=settings, metrics=Metrics(), now_ms=lambda: NOW))
+
+
+@pytest.mark.parametrize("directory", [None, "answers"])
+async def test_a_worker_says_so_when_a_restart_pays_for_answers_again(
+    directory: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    llm: dict[str, Any] = {"analyst": {"base_url": "http://model.invalid/v1", "model": "m"}}
+    if directory is not None:
+        llm["cache"] = {"directory": str(tmp_path / directory)}
+    chosen = load_settings(worker={"analysts": "llm"}, attribution={"panel": {"llm": llm}})
+    with caplog.at_level(logging.WARNING):
+        Attribute(worker_context(chosen))
+    assert ("llm.cache.directory" in caplog.text) is (directory is None)
+
+
+@pytest.mark.parametrize(
+    ("worker", "message"),
+    [
+        ({"method": "guesswork"}, "no method 'guesswork'"),
+        ({"method": "falat", "method_options": {"windows": 4}}, "'windows'"),
+    ],
+)
+async def test_a_method_that_is_not_there_or_its_option_keeps_the_worker_from_starting(
+    worker: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Attribute(worker_context(load_settings(worker=worker)))
