@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import Field
 
-from cockpithat.analysis.local import LocalAttribution
 from cockpithat.analysis.reporting import provenance_of
 from cockpithat.analysis.roles import agent_key
 from cockpithat.analysis.settings import AttributionSettings
@@ -20,15 +19,15 @@ from cockpithat.analysis.support import CONCRETE
 from cockpithat.contract.base import Asil
 from cockpithat.contract.reports import Provenance, Report
 from cockpithat.contract.trace import Trace
-from cockpithat.llm import CallRecord, ChatClient, Ledger, Role
+from cockpithat.llm import ChatClient, Ledger
 from cockpithat.llm.errors import BudgetExhaustedError
 from cockpithat.llm.limits import HourlyBudget
-from cockpithat.methods.base import panel_of, read_options, relabelled, stand_in
-from cockpithat.methods.client import ClientHolder
+from cockpithat.methods.base import read_options
 from cockpithat.methods.options import BOUNDS, ModelOptions
 from cockpithat.methods.who_when import AllAtOnce
+from cockpithat.panel.local_first import LocalFirst, since
 from cockpithat.panel.method import PanelAttribution
-from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Shortfall
+from cockpithat.panel.refining import NoVerdictError
 from cockpithat.panel.review import with_reasons
 from cockpithat.panel.settings import PanelSettings
 
@@ -112,7 +111,7 @@ class _Spent:
         return self.ledger.tokens.input + self.ledger.tokens.output
 
 
-class Cascade:
+class Cascade(LocalFirst):
     """Local analysts, a cheap judge and the panel, each asked only where the one before is unsure.
 
     The judge runs on the scanner's endpoint where there is one. A stage that would exceed a budget is not
@@ -120,8 +119,6 @@ class Cascade:
     """
 
     name = NAME
-    analysts = "llm"
-    takes_ground_truth = True
 
     def __init__(
         self,
@@ -132,51 +129,28 @@ class Cascade:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises ``PanelNotConfiguredError``, ``RulesError``, and ``ValidationError`` from the options."""
-        self.settings, self.panel = settings, panel_of(settings)
+        super().__init__(settings, client)
         self.options = read_options(CascadeOptions, options)
-        self.clients = ClientHolder(self.panel.llm, client)
         self._monotonic = monotonic
         self._budget = HourlyBudget(self.options.hourly_tokens)
-        self.local = LocalAttribution(settings)
         self._stages: tuple[ChatClient, AllAtOnce, PanelAttribution] | None = None
-        self.provenance = self._provenance_of()
-        self._provenance_shown = self._provenance_of(ground_truth=True).model_copy(
-            update={"ground_truth_shown": True}
-        )
 
-    def _provenance_of(self, **more: object) -> Provenance:
-        judge, panel = self._judge(None), PanelAttribution(self.settings)
+    def _make_provenance(self, **more: object) -> Provenance:
+        judge, panel = self._judge(None).provenance, PanelAttribution(self.settings).provenance
         return provenance_of(
             self.settings,
             self.local.rules,
-            prompts=judge.provenance.prompts | panel.provenance.prompts,
-            models=judge.provenance.models | panel.provenance.models,
+            prompts=judge.prompts | panel.prompts,
+            models=judge.models | panel.models,
             method=NAME,
             options=self.options.model_dump(mode="json", exclude={*BOUNDS, "hourly_tokens"}),
-            stages=[judge.provenance.config_digest, panel.provenance.config_digest],
+            stages=[judge.config_digest, panel.config_digest],
             **more,
         )
-
-    @property
-    def observe(self) -> Callable[[CallRecord], None] | None:
-        """Told of every try of a call, by clients opened after it was set."""
-        return self.clients.observe
-
-    @observe.setter
-    def observe(self, told: Callable[[CallRecord], None] | None) -> None:
-        self.clients.observe = told
-
-    def circuits(self) -> dict[Role, bool]:
-        """Whether each configured role's endpoint is left alone after failures."""
-        return self.clients.circuits(role for role in Role if self.panel.llm.role(role) is not None)
 
     def _judge(self, client: ChatClient | None) -> AllAtOnce:
         shown = {"numbered": True, "log_tokens": self.options.judge_tokens, "model": "scanner"}
         return AllAtOnce(self.settings, {**shown, "seconds": self.options.seconds}, client=client)
-
-    async def close(self) -> None:
-        """Close the client's connections, if this object opened them."""
-        await self.clients.close()
 
     async def attribute(self, trace: Trace, *, ground_truth: str | None = None) -> Report:
         """The report of one trace; only cancelling ends it without one.
@@ -192,16 +166,6 @@ class Cascade:
         """As :meth:`attribute`; raises :class:`NoVerdictError` when a panel is due that may answer later."""
         own = Ledger() if ledger is None else ledger
         return await self._run(trace, own, ground_truth, is_last_try=False)
-
-    def preliminary(self, trace: Trace) -> Report:
-        """The local report under this method's id, marked: the cascade's verdict follows."""
-        local = self.local.judge(trace)
-        return stand_in(local, NAME, self.provenance, PRELIMINARY, Shortfall(PRELIMINARY))
-
-    def degraded(self, trace: Trace, shortfall: Shortfall) -> Report:
-        """The local report under this method's id, marked with why there is no other verdict."""
-        report = stand_in(self.local.judge(trace), NAME, self.provenance, shortfall.reason, shortfall)
-        return with_reasons(report, [f"degraded: {shortfall.reason}"])
 
     async def _run(
         self, trace: Trace, ledger: Ledger, ground_truth: str | None, *, is_last_try: bool
@@ -239,11 +203,10 @@ class Cascade:
                     )
                 report, stage = ruled, Stage.PANEL
         degraded = spent.stopped or report.degraded
-        final = relabelled(
+        final = self._relabelled(
             report,
-            NAME,
-            self.provenance if ground_truth is None else self._provenance_shown,
-            seconds=time.monotonic() - started,
+            self.provenance_for(ground_truth),
+            seconds=since(started),
             degraded=degraded,
             tokens=ledger.tokens,
             cost=ledger.cost,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cockpithat.analysis.examination import Examination
-from cockpithat.analysis.local import LocalAttribution, omissions
+from cockpithat.analysis.local import omissions
 from cockpithat.analysis.reporting import build_report, provenance_of
 from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.channels.local import local_scan
@@ -17,23 +17,22 @@ from cockpithat.channels.scan import SCHEMA as SCAN_SCHEMA
 from cockpithat.channels.scan import read_scan, scan_lines
 from cockpithat.channels.tags import Salience, is_embodied
 from cockpithat.consensus import Decision, decide
-from cockpithat.contract.ids import report_id
 from cockpithat.contract.reports import Candidate, Evidence, Hypothesis, Provenance, Report
 from cockpithat.contract.trace import Trace
 from cockpithat.graph.builder import build_graph
-from cockpithat.llm import CallRecord, ChatClient, Ledger, LlmError, Message, Role, Schema
+from cockpithat.llm import ChatClient, Ledger, LlmError, Message, Role, Schema
 from cockpithat.panel.analysts import Consultation, Question, consult, decoupled, joint
 from cockpithat.panel.answers import UnusableAnswerError
 from cockpithat.panel.asking import Line, ask
 from cockpithat.panel.envelope import enclose
 from cockpithat.panel.ladder import RUNGS
 from cockpithat.panel.linking import graph_by_prompt, refine_links
+from cockpithat.panel.local_first import ROLE_IDENTITY, LocalFirst, since
 from cockpithat.panel.personas import PERSONAS, SOLE_ANALYST, draw
 from cockpithat.panel.prompts import prompt, versions
-from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Shortfall
+from cockpithat.panel.refining import NoVerdictError, Shortfall
 from cockpithat.panel.resolution import defend, resolver
 from cockpithat.panel.review import panel_reasons, with_reasons
-from cockpithat.panel.settings import PanelSettings
 from cockpithat.panel.verify import TraceFacts
 from cockpithat.slicing import build_context, build_index
 from cockpithat.slicing.render import StepText
@@ -42,12 +41,7 @@ from cockpithat.slicing.settings import SliceMode
 log = logging.getLogger(__name__)
 
 METHOD = "cockpithat"
-ANALYSTS = "llm"
 _SCAN = Schema("salience", SCAN_SCHEMA)
-
-
-class PanelNotConfiguredError(ValueError):
-    """The panel's endpoint is not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,40 +55,20 @@ class _Case:
     reference: str | None = None
 
 
-class PanelAttribution:
+class PanelAttribution(LocalFirst):
     """Judges traces by an LLM panel; keeps a client and nothing of a trace.
 
-    Whatever the endpoint does, :meth:`attribute` gives a report: the panel's, or the local analysts' marked
-    ``degraded`` when fewer than the quorum answered. It has the same id either way, so that the panel's
-    verdict can follow as a revision: a stream uses :meth:`preliminary`, :meth:`verdict` and :meth:`degraded`.
-    Only cancelling ends it without one.
+    There is no verdict when fewer analysts than the quorum answered.
     """
 
     name = METHOD
-    analysts = ANALYSTS
-    takes_ground_truth = True
 
     def __init__(self, settings: AttributionSettings, *, client: ChatClient | None = None) -> None:
-        """Raises :class:`PanelNotConfiguredError`, and ``RulesError`` from the rules."""
-        if settings.panel is None:
-            raise PanelNotConfiguredError(
-                "analysts 'llm' need an endpoint: set panel.llm.analyst.base_url and panel.llm.analyst.model "
-                "in the attribution settings"
-            )
-        self.settings = settings
-        self.panel: PanelSettings = settings.panel
+        """Raises ``PanelNotConfiguredError``, and ``RulesError`` from the rules."""
+        super().__init__(settings, client)
         self.rung = RUNGS[self.panel.rung]
-        self.local = LocalAttribution(settings)
-        self.observe: Callable[[CallRecord], None] | None = None
-        self._client = client
-        self._owns_client = client is None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.provenance = self._provenance_of()
-        self._provenance_shown = self._provenance_of(ground_truth=True).model_copy(
-            update={"ground_truth_shown": True}
-        )
 
-    def _provenance_of(self, **more: object) -> Provenance:
+    def _make_provenance(self, **more: object) -> Provenance:
         return provenance_of(
             self.settings,
             self.local.rules,
@@ -122,88 +96,34 @@ class PanelAttribution:
     def _identity(self) -> dict[str, object]:
         """What of the settings can change a verdict; bounds of time, money and traffic are not part of it."""
         roles = {
-            role.value: configured.model_dump(
-                mode="json",
-                include={"base_url", "model", "temperature", "top_p", "max_output_tokens", "extra_body"},
-            )
+            role.value: configured.model_dump(mode="json", include=set(ROLE_IDENTITY))
             for role in Role
             if (configured := self.panel.llm.role(role)) is not None
         }
         chosen = {"rung", "size", "quorum", "resolution", "slicing", "refine_links", "graph_prompt"}
         return {"roles": roles, **self.panel.model_dump(mode="json", include=chosen)}
 
-    async def close(self) -> None:
-        """Close the client's connections, if this object opened them."""
-        if self._client is not None and self._owns_client:
-            await self._client.close()
-            self._client = None
-
-    async def attribute(self, trace: Trace, *, ground_truth: str | None = None) -> Report:
-        """The report of one trace; see the class for what it is when the panel cannot answer.
-
-        ``ground_truth`` is the task's reference answer, for benchmarks that show it to the analysts; the
-        report's provenance says so, and its id is another. Never set it elsewhere.
-        """
-        try:
-            return await self.verdict(trace, ground_truth=ground_truth)
-        except NoVerdictError as error:
-            log.warning("the panel could not answer; the local report goes out: %s", error)
-            provenance = self._provenance_for(ground_truth)
-            return await asyncio.to_thread(self._last_word, trace, error.shortfall, provenance)
-
     async def verdict(
         self, trace: Trace, *, ledger: Ledger | None = None, ground_truth: str | None = None
     ) -> Report:
-        """The panel's report; for a trace without steps the local one. Raises :class:`NoVerdictError`.
-
-        ``ledger`` books the calls; one that holds earlier tries of the same trace adds them to the report.
-        ``ground_truth`` as in :meth:`attribute`.
-        """
-        provenance = self._provenance_for(ground_truth)
+        """As :meth:`LocalFirst.verdict`."""
+        provenance = self.provenance_for(ground_truth)
         started = time.monotonic()
         ledger = Ledger() if ledger is None else ledger
-        client = self._client_here()
+        client = self.clients.here()
         line = Line(client, ledger, client.deadline_in(self.panel.seconds))
         if not trace.steps:
-            local = await asyncio.to_thread(self.local.judge, trace)
-            return self._as_own(local, None, Shortfall("", seconds=_since(started)), provenance)
+            return await self._without_steps(trace, ledger, started, provenance)
         case = await asyncio.to_thread(self._prepare, trace)
         case = replace(case, reference=ground_truth)
         consultation, salience = await self._hypotheses(line, case)
         hypotheses = consultation.hypotheses
         if consultation.answered < min(self.panel.quorum, len(hypotheses)):
             silent = tuple(h for h in hypotheses if not h.answered)
-            shortfall = Shortfall(_why(hypotheses), silent, ledger.tokens, ledger.cost, _since(started))
+            shortfall = Shortfall(_why(hypotheses), silent, ledger.tokens, ledger.cost, since(started))
             raise NoVerdictError(shortfall, may_pass=consultation.may_pass)
         decision = await self._decide(line, case, hypotheses, salience)
         return self._report(case, decision, ledger, started, provenance)
-
-    def preliminary(self, trace: Trace) -> Report:
-        """The local report under this method's id, marked: the panel's verdict follows."""
-        return self._as_own(self.local.judge(trace), PRELIMINARY, Shortfall(PRELIMINARY), self.provenance)
-
-    def degraded(self, trace: Trace, shortfall: Shortfall) -> Report:
-        """The local report under this method's id, marked with why the panel has no verdict."""
-        return self._last_word(trace, shortfall, self.provenance)
-
-    def _last_word(self, trace: Trace, shortfall: Shortfall, provenance: Provenance) -> Report:
-        report = self._as_own(self.local.judge(trace), shortfall.reason, shortfall, provenance)
-        return with_reasons(report, [f"degraded: {shortfall.reason}"])
-
-    def _provenance_for(self, ground_truth: str | None) -> Provenance:
-        return self.provenance if ground_truth is None else self._provenance_shown
-
-    def circuits(self) -> dict[Role, bool]:
-        """Whether each configured role's endpoint is left alone after failures."""
-        roles = [role for role in Role if self.panel.llm.role(role) is not None]
-        return {role: self._client is not None and self._client.circuit_open(role) for role in roles}
-
-    def _client_here(self) -> ChatClient:
-        """The client of the running event loop: connections cannot move to another one."""
-        loop = asyncio.get_running_loop()
-        if self._client is None or (self._owns_client and self._loop is not loop):
-            self._client, self._loop = ChatClient(self.panel.llm, observe=self.observe), loop
-        return self._client
 
     def _prepare(self, trace: Trace) -> _Case:
         if trace.graph is None:
@@ -307,7 +227,7 @@ class PanelAttribution:
             case.trace,
             decision,
             method=METHOD,
-            analysts=ANALYSTS,
+            analysts=self.analysts,
             findings=case.examination.hazards,
             provenance=provenance,
             settings=self.settings,
@@ -316,33 +236,11 @@ class PanelAttribution:
             extra_causes=omissions(case.examination, decision),
             tokens=ledger.tokens,
             cost=ledger.cost,
-            seconds=_since(started),
+            seconds=since(started),
             degraded=degraded,
         )
         report = report.model_copy(update={"decided_by": "panel"})
         return with_reasons(report, panel_reasons(decision))
-
-    def _as_own(
-        self, local: Report, degraded: str | None, spent: Shortfall, provenance: Provenance
-    ) -> Report:
-        """The local report under this method's id, marked, with what the panel's attempts cost."""
-        return local.model_copy(
-            update={
-                "report_id": report_id(local.trace_id, METHOD, ANALYSTS, provenance.config_digest),
-                "analysts": ANALYSTS,
-                "degraded": degraded,
-                "decided_by": "local",
-                "tokens": spent.tokens,
-                "cost": spent.cost,
-                "seconds": spent.seconds or local.seconds,
-                "provenance": provenance,
-                "hypotheses": (*local.hypotheses, *spent.hypotheses),
-            }
-        )
-
-
-def _since(started: float) -> float:
-    return round(time.monotonic() - started, 6)
 
 
 def _why(hypotheses: Sequence[Hypothesis]) -> str:

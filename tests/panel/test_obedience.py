@@ -173,5 +173,5 @@ async def test_orders_in_the_trace_change_neither_floor_nor_evidence_nor_form(
                     assert said and all(facts.supports(e) for h in said for e in h.evidence)
                 assert report.agent is None or report.agent in trace.agents
                 assert report.review.required, "a vote against the floor or a silent panel is looked at"
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert injected == 10, "an injection that never reached the model proves nothing"

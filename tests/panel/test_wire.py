@@ -20,7 +20,8 @@ from cockpithat.contract.trace import Trace
 from cockpithat.llm import LlmSettings, RoleSettings
 from cockpithat.methods import registry
 from cockpithat.panel.ladder import Rung
-from cockpithat.panel.method import PanelAttribution, PanelNotConfiguredError
+from cockpithat.panel.local_first import PanelNotConfiguredError
+from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.settings import PanelSettings
 from cockpithat.panel.verify import TraceFacts
 from cockpithat.slicing import recover_index
@@ -72,7 +73,7 @@ async def test_a_good_endpoint_gives_a_verdict_on_every_kind_of_trace(
     with serve(good) as server:
         panel = panel_on(server)
         reports = [await panel.method.attribute(trace) for trace in traces]
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     for trace, report in zip(traces, reports, strict=True):
         check_against(trace, report)
         assert report.degraded is None
@@ -100,7 +101,7 @@ async def test_an_endpoint_that_misbehaves_at_random_always_leaves_a_verdict_or_
         for start in range(0, len(traces), 4):  # side by side, as a worker runs them
             some = traces[start : start + 4]
             reports += await asyncio.gather(*(panel.method.attribute(trace) for trace in some))
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     for trace, report in zip(traces, reports, strict=True):
         check_against(trace, report)
         silent = [h for h in report.hypotheses if not h.answered]
@@ -134,7 +135,7 @@ async def test_each_misbehaviour_alone(kind: str, demos: list[Trace], whowhen: l
                 )
                 assert report.review.required
                 assert sum(not h.answered for h in report.hypotheses) == 4
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
 
 
 async def test_a_bad_answer_gets_one_second_chance(demos: list[Trace]) -> None:
@@ -152,7 +153,7 @@ async def test_a_bad_answer_gets_one_second_chance(demos: list[Trace]) -> None:
     with serve(at_second_try) as server:
         panel = panel_on(server)
         report = await panel.method.attribute(demos[0])
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert report.degraded is None and all(h.answered for h in report.hypotheses)
     assert sum(record.purpose.endswith("/repair") for record in panel.records) == 4
     assert any("there is no such step" in request.prompt for request in server.requests)
@@ -170,7 +171,7 @@ async def test_one_silent_analyst_does_not_silence_the_panel(demos: list[Trace])
             report = await panel.method.attribute(trace)
             if any(h.analyst == "skeptical" for h in report.hypotheses):
                 break
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     silent = [h for h in report.hypotheses if not h.answered]
     assert [h.analyst for h in silent] == ["skeptical"]
     assert report.degraded is None and report.step is not None
@@ -183,7 +184,7 @@ async def test_a_panel_without_its_safety_analyst_is_marked(demos: list[Trace]) 
     ) as server:
         panel = panel_on(server)
         report = await panel.method.attribute(demos[0])
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert report.degraded == "the safety analyst did not answer"
     assert report.asil == report.severity.floor, "the floor stands without any analyst"
 
@@ -195,7 +196,7 @@ async def test_the_panels_deadline_bounds_the_whole(demos: list[Trace]) -> None:
         started = loop.time()
         report = await panel.method.attribute(demos[0])
         assert loop.time() - started < 1.9
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert report.degraded is not None
 
 
@@ -207,7 +208,7 @@ async def test_cancelling_a_panel_publishes_nothing(demos: list[Trace]) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
 
 
 async def test_a_degraded_report_and_the_later_verdict_share_their_id(demos: list[Trace]) -> None:
@@ -217,7 +218,7 @@ async def test_a_degraded_report_and_the_later_verdict_share_their_id(demos: lis
         first = await panel.method.attribute(demos[0])
         broken = False
         second = await panel.method.attribute(demos[0])
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert first.degraded and not second.degraded
     assert first.report_id == second.report_id
 
@@ -229,7 +230,7 @@ async def test_a_rerun_asks_the_same_panel_and_pays_nothing(cockpit: list[Trace]
         first = [await panel.method.attribute(trace) for trace in cockpit[:4]]
         asked = len(server.requests)
         second = [await panel.method.attribute(trace) for trace in cockpit[:4]]
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert len(server.requests) == asked
     changing = {"seconds", "tokens", "cost"}
     assert [r.model_dump(exclude=changing) for r in first] == [r.model_dump(exclude=changing) for r in second]
@@ -253,7 +254,7 @@ async def test_the_key_is_in_no_report_log_or_error(
             texts.append((await panel.method.attribute(demos[0])).model_dump_json())
             texts.append(repr(panel.records) + repr(vars(panel.method)))
             assert all(r.headers["authorization"] == f"Bearer {KEY}" for r in server.requests)
-            await panel.method._client.close()  # type: ignore[union-attr]
+            await panel.method.clients.here().close()
     assert KEY not in "".join(texts) + caplog.text
 
 
@@ -267,7 +268,7 @@ async def test_no_label_reaches_a_prompt(shared_data: Path, whowhen: list[Trace]
         panel = panel_on(server)
         for trace in whowhen[:6]:
             await panel.method.attribute(trace)
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     prompts = "\n".join(request.prompt for request in server.requests)
     known = [reasons[trace.session_id] for trace in whowhen[:6]]
     assert known and not any(reason in prompts for reason in known)
@@ -283,7 +284,7 @@ async def test_every_rung_of_the_ladder_runs(rung: Rung, demos: list[Trace], who
             check_against(trace, report)
             assert report.degraded is None
             assert len(report.hypotheses) == (1 if rung in {"I1", "I2", "I3"} else 4)
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     forms = {form_of(request) for request in server.requests} - {"defence"}
     decisions = {"agent_decision", "step_decision"} if rung in {"I5", "I6"} else {"decision"}
     assert forms == decisions | ({"salience"} if rung == "I6" else set())
@@ -296,7 +297,7 @@ async def test_a_text_only_trace_bypasses_the_adapter(whowhen: list[Trace]) -> N
     with serve(good) as server:
         panel = panel_on(server)
         await panel.method.attribute(whowhen[0])
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert "salience" not in {form_of(request) for request in server.requests}
 
 
@@ -304,7 +305,7 @@ async def test_a_scanner_that_fails_leaves_the_local_scan(demos: list[Trace]) ->
     with serve(lambda r: Reply(status=500, raw=b"") if r.body["model"] == "small" else good(r)) as server:
         panel = panel_on(server)
         report = await panel.method.attribute(demos[0])
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert report.degraded is None
     assert any(
         "[SALIENT:safety_violation]" in r.prompt for r in server.requests if r.body["model"] == "large"
@@ -315,7 +316,7 @@ async def test_a_session_without_steps_costs_nothing(demos: list[Trace]) -> None
     with serve(good) as server:
         panel = panel_on(server)
         report = await panel.method.attribute(demos[0].model_copy(update={"steps": (), "graph": None}))
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert server.requests == [] and report.step is None
 
 
@@ -332,7 +333,7 @@ async def test_the_light_model_refines_the_links_that_slicing_goes_by(demos: lis
     with serve(links) as server:
         panel = panel_on(server, linker=True)
         report = await panel.method.attribute(trace)
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert report.degraded is None
     prompts = [r.prompt for r in server.requests if form_of(r) == "step_decision"]
     assert all((first, last) in recover_index(text).edges for text in prompts)
@@ -357,7 +358,7 @@ async def test_the_graph_may_be_built_by_the_papers_prompt(demos: list[Trace]) -
     with serve(graph) as server:
         panel = panel_on(server, linker=True, graph_prompt=True)
         report = await panel.method.attribute(trace)
-        await panel.method._client.close()  # type: ignore[union-attr]
+        await panel.method.clients.here().close()
     assert report.degraded is None
     (recovered,) = {recover_index(r.prompt).edges for r in server.requests if form_of(r) == "step_decision"}
     assert recovered == {(edge["source"], edge["target"]) for edge in edges}

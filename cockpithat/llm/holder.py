@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from cockpithat.llm import CallRecord, ChatClient, LlmSettings, Role
+from cockpithat.llm.accounting import CallRecord
+from cockpithat.llm.client import ChatClient
+from cockpithat.llm.settings import LlmSettings, Role
 
 
 class ClientHolder:
