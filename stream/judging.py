@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from multiprocessing import parent_process
@@ -26,11 +26,13 @@ from cockpithat.attribution import (
     withdrawn_review_for,
 )
 from cockpithat.calibration.method import Ranges
+from cockpithat.calibration.model import read_calibration
 from cockpithat.contract.base import Asil, Category, WireModel
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.methods import registry
+from cockpithat.methods.registry import Method
 from cockpithat.panel.refining import Refiner, Shortfall
 from stream.decoding import TRACE_DEPTH, Decoder, UndecodableError
 
@@ -101,37 +103,30 @@ class Judged:
         return any(made.topic == REVIEW for made in self.made)
 
 
-def refiner(
+def chosen(
     settings: AttributionSettings, method: str, analysts: str, options: Mapping[str, Any] | None = None
-) -> Refiner | None:
-    """The method whose verdict follows the local one; ``None`` where no model is asked.
+) -> Method:
+    """The method that judges failed sessions.
 
-    Raises what :func:`cockpithat.methods.registry.create` raises, and ``ValueError`` for a method that has
-    no local report to go first.
+    Raises what :func:`cockpithat.methods.registry.create` raises, and ``ValueError`` for a method that asks a
+    model and has no local report to go first.
     """
     found = registry.create(method, analysts, settings, options)
-    if analysts == LocalAttribution.analysts:
-        return None
-    if not isinstance(found, Refiner):
+    if analysts != LocalAttribution.analysts and not isinstance(found, Refiner):
         raise ValueError(f"method {method!r} does not run in a worker, which needs a local report first")
     return found
 
 
-def _local(
-    settings: AttributionSettings, method: str, options: Mapping[str, Any] | None
-) -> Callable[[Trace], Report]:
-    found = registry.create(method, LocalAttribution.analysts, settings, options)
-    judge: Callable[[Trace], Report] = found.judge  # type: ignore[attr-defined]  # local methods have it
-    return judge
+def refiner(settings: AttributionSettings, method: str, analysts: str) -> Refiner | None:
+    """The method whose verdict follows the local one; ``None`` where no model is asked. As :func:`chosen`."""
+    found = chosen(settings, method, analysts)
+    return found if isinstance(found, Refiner) else None
 
 
-def ranges(
-    settings: AttributionSettings, method: str, analysts: str, options: Mapping[str, Any] | None = None
-) -> Ranges | None:
-    """What gives reports their ranges, where a calibration is set. Raises ``CalibrationError``."""
-    if settings.calibration is None:
-        return None
-    return Ranges(settings.calibration, registry.create(method, analysts, settings, options))
+def ranges(settings: AttributionSettings, method: Method) -> Ranges | None:
+    """What gives a method's reports their ranges, where a calibration is set. Raises ``CalibrationError``."""
+    calibration = settings.calibration
+    return None if calibration is None else Ranges(method, read_calibration(calibration.file), calibration)
 
 
 class Issuer:
@@ -194,12 +189,11 @@ class Judge:
         analysts: str = LocalAttribution.analysts,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._screening = LocalAttribution(settings)
-        self._refiner = refiner(settings, method, analysts, options)
-        self._judge_locally = _local(settings, method, options) if self._refiner is None else None
-        self._issuer = Issuer(
-            settings, page_max_age_ms=page_max_age_ms, ranges=ranges(settings, method, analysts, options)
-        )
+        found = chosen(settings, method, analysts, options)
+        self._refiner = found if isinstance(found, Refiner) else None
+        self._local: Any = found  # without a refiner: local methods have ``judge``
+        self._screening = found if isinstance(found, LocalAttribution) else LocalAttribution(settings)
+        self._issuer = Issuer(settings, page_max_age_ms=page_max_age_ms, ranges=ranges(settings, found))
         self._decoder: Decoder[Trace] = Decoder(
             TypeAdapter(Trace), max_bytes=max_bytes, max_depth=TRACE_DEPTH
         )
@@ -214,8 +208,7 @@ class Judge:
             return self._passed(trace)
         if self._refiner is not None:
             return self._issuer.issue(trace, self._refiner.preliminary(trace), now_ms, Stage.FIRST)
-        assert self._judge_locally is not None
-        return self._issuer.issue(trace, self._judge_locally(trace), now_ms, Stage.ONLY)
+        return self._issuer.issue(trace, self._local.judge(trace), now_ms, Stage.ONLY)
 
     def give_up(self, value: bytes | None, now_ms: int, shortfall: Shortfall, reviewed: bool) -> Judged:
         """Outputs for a session that gets no verdict of the panel: the local report, which says why."""

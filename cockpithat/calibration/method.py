@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from cockpithat.calibration.conformal import Shape
-from cockpithat.calibration.model import Calibration, CalibrationError, read_calibration
+from cockpithat.calibration.model import Calibration, CalibrationError
 from cockpithat.calibration.ranking import ranking_of
 from cockpithat.contract.reports import Report, ReviewDecision, StepRange
 from cockpithat.contract.trace import Trace
@@ -74,29 +74,24 @@ def with_range(report: Report, steps: int, calibration: Calibration, policy: Ran
     return report.model_copy(update=update)
 
 
-def check_fit(calibration: Calibration, method: Named) -> None:
-    """Raises :class:`CalibrationError` for a calibration of another method or configuration."""
-    made_for, here = (calibration.method, calibration.analysts), (method.name, method.analysts)
-    if made_for != here:
-        raise CalibrationError(
-            f"the calibration is for {made_for[0]} ({made_for[1]}), not for {here[0]} ({here[1]}); "
-            "calibrate that method"
-        )
-    digest = getattr(getattr(method, "provenance", None), "config_digest", "")
-    if digest and calibration.config_digest and digest != calibration.config_digest:
-        raise CalibrationError(
-            "the calibration was made with another configuration (rules, settings, prompts or models); "
-            "calibrate again"
-        )
-
-
 class Ranges:
     """Gives a method's reports their ranges."""
 
-    def __init__(self, settings: CalibrationSettings, method: Named) -> None:
-        """Raises :class:`CalibrationError` for a file that cannot be used with that method."""
-        self._calibration, self._policy = read_calibration(settings.file), settings
-        check_fit(self._calibration, method)
+    def __init__(self, method: Named, calibration: Calibration, policy: RangePolicy | None = None) -> None:
+        """Raises :class:`CalibrationError` for a calibration of another method or configuration."""
+        made_for, here = (calibration.method, calibration.analysts), (method.name, method.analysts)
+        if made_for != here:
+            raise CalibrationError(
+                f"the calibration is for {made_for[0]} ({made_for[1]}), not for {here[0]} ({here[1]}); "
+                "calibrate that method"
+            )
+        digest = getattr(getattr(method, "provenance", None), "config_digest", "")
+        if digest and calibration.config_digest and digest != calibration.config_digest:
+            raise CalibrationError(
+                "the calibration was made with another configuration (rules, settings, prompts or models); "
+                "calibrate again"
+            )
+        self._calibration, self._policy = calibration, policy or RangePolicy()
 
     def __call__(self, report: Report, steps: int) -> Report:
         """The report of a trace of that many steps, with its range."""
@@ -108,10 +103,8 @@ class Calibrated:
 
     def __init__(self, method: _Method, calibration: Calibration, policy: RangePolicy | None = None) -> None:
         """Raises :class:`CalibrationError` for a calibration of another method or configuration."""
-        check_fit(calibration, method)
+        self._ranges = Ranges(method, calibration, policy)
         self._method = method
-        self._calibration = calibration
-        self._policy = policy or RangePolicy()
         self.name = method.name
         self.analysts = method.analysts
 
@@ -129,4 +122,4 @@ class Calibrated:
         return self._ranged(await attribute(trace, **options), trace)
 
     def _ranged(self, report: Report, trace: Trace) -> Report:
-        return with_range(report, len(trace.steps), self._calibration, self._policy)
+        return self._ranges(report, len(trace.steps))

@@ -30,7 +30,7 @@ from cockpithat.calibration.model import CalibrationError
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
-from cockpithat.panel.refining import Shortfall
+from cockpithat.panel.refining import Refiner, Shortfall
 from stream import judging
 from stream.context import WorkerContext
 from stream.decoding import TRACE_DEPTH, Decoder
@@ -293,16 +293,17 @@ class Attribute(PartitionedRole[AttributeUnit]):
         """The panels, where the settings ask for analysts that wait for a network."""
         settings, metrics = self.context.settings, self.context.metrics
         worker = settings.worker
-        chosen = (settings.attribution, worker.method, worker.analysts, worker.method_options)
+        attribution = settings.attribution
         try:
-            method, ranges = judging.refiner(*chosen), judging.ranges(*chosen)
+            method = judging.chosen(attribution, worker.method, worker.analysts, worker.method_options)
+            ranges = judging.ranges(attribution, method)
         except (ValueError, CalibrationError) as error:  # also of a local method, before its processes start
             raise ConfigurationError(str(error)) from None
-        if method is None:
+        if not isinstance(method, Refiner):
             return None
         method.observe = metrics.count_call
-        issuer = Issuer(settings.attribution, page_max_age_ms=worker.page_max_age_ms, ranges=ranges)
-        if (paid := settings.attribution.panel) is not None and paid.llm.cache.directory is None:
+        issuer = Issuer(attribution, page_max_age_ms=worker.page_max_age_ms, ranges=ranges)
+        if (paid := attribution.panel) is not None and paid.llm.cache.directory is None:
             log.warning(
                 "answers of models are kept in memory only and are paid for again after a restart; "
                 "set attribution.panel.llm.cache.directory"

@@ -19,7 +19,7 @@ from cockpithat.contract.reports import Alert, Report, ReviewRequest, SessionSum
 from cockpithat.contract.trace import Trace
 from cockpithat.formats.registry import load
 from cockpithat.llm import CallRecord, Ledger, LlmSettings, Role, RoleSettings
-from cockpithat.methods.registry import OptionError, names
+from cockpithat.methods.registry import OptionError, create, names
 from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Refiner, Shortfall
 from cockpithat.panel.settings import PanelSettings
@@ -445,7 +445,7 @@ def test_a_calibration_that_does_not_fit_keeps_the_worker_from_starting(
     else:
         settings = calibrated_for(method, digest, tmp_path)
     with pytest.raises(CalibrationError, match=message):
-        ranges(settings, "cockpithat", "local")
+        ranges(settings, create("cockpithat", "local", settings))
 
 
 def worker_context(settings: Settings) -> WorkerContext:
