@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from cockpithat import __version__
+from cockpithat.commands.options import METHOD_OPTION
 
 if TYPE_CHECKING:
     from cockpithat.attribution import AttributionSettings
@@ -70,13 +71,7 @@ def cli(context: click.Context, verbose: bool) -> None:
 @_STATE_MAP
 @click.option("--method", default="cockpithat", show_default=True, metavar="NAME", help="How to attribute.")
 @click.option("--analysts", default="local", show_default=True, metavar="NAME", help="Who votes.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="An option of the method, as its page names it; may be repeated.",
-)
+@METHOD_OPTION
 @_CONFIG
 @click.option(
     "--jobs", type=click.IntRange(1, 64), help="Sessions at a time; 4 for analysts that wait for a network."

@@ -14,19 +14,13 @@ from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.bench.errors import BenchError
 from cockpithat.calibration.conformal import Scale, Shape
 from cockpithat.calibration.model import CalibrationError, read_calibration, write_calibration
+from cockpithat.commands.options import METHOD_OPTION
 
 F = TypeVar("F", bound=Callable[..., Any])
 SettingsLoader = Callable[[Path | None], AttributionSettings]
 
 _PATH = click.Path(path_type=Path)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Figures as JSON.")
-_OPTION = click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="An option of the method, as its page names it; may be repeated.",
-)
 _CONFIG = click.option("--config", type=_PATH, help="Settings file, as COCKPITHAT_CONFIG.")
 _DATA_FORMAT = click.option(
     "--format",
@@ -101,7 +95,7 @@ def bench(context: click.Context) -> None:
 @_DATA_FORMAT
 @click.option("--method", default="cockpithat", show_default=True, metavar="NAME", help="How to attribute.")
 @click.option("--analysts", default="local", show_default=True, metavar="NAME", help="Who votes.")
-@_OPTION
+@METHOD_OPTION
 @_LABELS
 @_SECOND
 @_OUT
