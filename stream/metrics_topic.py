@@ -59,9 +59,10 @@ class MetricsTopic:
         metrics: Metrics,
         *,
         now_ms: Callable[[], int],
-        frames: Mapping[str, bytes] | None = None,
+        frames: Mapping[str, bytes],
     ) -> None:
-        self._frames = frames if frames is not None else {}  # filled when the worker has started
+        """``frames`` may be filled until :meth:`start`."""
+        self._frames = frames
         self._topic = settings.topics.metrics
         self._interval_s = settings.worker.metrics_interval_s
         self._metrics = metrics

@@ -38,13 +38,20 @@ RECORDS: Mapping[str, str] = {
 
 _READ_ONLY = frozenset({"session_events", "can_frames"})
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-_NOT_FOUND, _CONFLICT, _INVALID = 404, 409, 422
+_RIGHTS = "check schema_registry.username and password, and their rights"
+_HINTS = {
+    401: _RIGHTS,
+    403: _RIGHTS,
+    404: "run `cockpithat topics create`, or set schema_registry.auto_register",
+    409: "its compatibility rule refuses this product's schema; change the subject's rule",
+    422: "does it take schemas of type JSON?",
+}
 
 
 class SchemaRegistry:
     """The registry's REST interface, as far as it is needed. Blocks."""
 
-    def __init__(self, settings: Settings, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         """Raises :class:`ConfigurationError` without an address or with a CA bundle that can't be read."""
         registry = settings.schema_registry
         if registry.url is None:
@@ -56,7 +63,6 @@ class SchemaRegistry:
             verify=registry.tls(),
             timeout=registry.timeout_s,
             headers={"Accept": _CONTENT_TYPE, "Content-Type": _CONTENT_TYPE},
-            transport=transport,
         )
 
     def __enter__(self) -> SchemaRegistry:
@@ -101,17 +107,7 @@ class SchemaRegistry:
             return found
         where = f"schema registry {self._settings.shown}, subject {subject}"
         said = str(content.get("message") or f"HTTP {answer.status_code}")[:300]
-        match answer.status_code:
-            case code if code == _NOT_FOUND:
-                hint = "run `cockpithat topics create`, or set schema_registry.auto_register"
-            case code if code == _CONFLICT:
-                hint = "its compatibility rule refuses this product's schema; change the subject's rule"
-            case code if code == _INVALID:
-                hint = "does it take schemas of type JSON?"
-            case 401 | 403:
-                hint = "check schema_registry.username and password, and their rights"
-            case _:
-                hint = "is this the address of a schema registry?"
+        hint = _HINTS.get(answer.status_code, "is this the address of a schema registry?")
         raise ConfigurationError(f"{where}: {said}; {hint}")
 
 
@@ -130,15 +126,15 @@ def _subjects(settings: Settings, roles: Mapping[str, str]) -> Iterator[tuple[st
         yield topic, f"{topic}-value", json.dumps(json_schema(record), sort_keys=True)
 
 
-def register_all(settings: Settings, *, transport: httpx.BaseTransport | None = None) -> dict[str, int]:
+def register_all(settings: Settings) -> dict[str, int]:
     """Register every record's schema; ids by subject. Raises :class:`ConfigurationError`."""
-    with SchemaRegistry(settings, transport=transport) as registry:
+    with SchemaRegistry(settings) as registry:
         return {
             subject: registry.register(subject, schema) for _, subject, schema in _subjects(settings, RECORDS)
         }
 
 
-def frames(settings: Settings, *, transport: httpx.BaseTransport | None = None) -> dict[str, bytes]:
+def frames(settings: Settings) -> dict[str, bytes]:
     """What stands before the values of each topic that a worker writes; nothing without a registry.
 
     Raises :class:`ConfigurationError`.
@@ -146,7 +142,7 @@ def frames(settings: Settings, *, transport: httpx.BaseTransport | None = None) 
     if settings.schema_registry.url is None:
         return {}
     written = {role: record for role, record in RECORDS.items() if role not in _READ_ONLY}
-    with SchemaRegistry(settings, transport=transport) as registry:
+    with SchemaRegistry(settings) as registry:
         find = registry.register if settings.schema_registry.auto_register else registry.look_up
         found = {
             topic: frame(find(subject, schema)) for topic, subject, schema in _subjects(settings, written)
