@@ -164,6 +164,13 @@ class _Vehicle:
         self.last_topic = ""
         self.seen = 0  # broker time of the last record
 
+    def moves_to(self, topic: str, partition: int, offset: int) -> bool:
+        """Note how far the vehicle's records were read; false for one that was, as after a rebalance."""
+        if offset <= self.last_offset and topic == self.last_topic and partition == self.partition:
+            return False
+        self.last_offset, self.last_topic, self.partition = offset, topic, partition
+        return True
+
 
 class SnapshotLog:
     """Vehicle state of all vehicles of a worker; implements ``VehicleStates``. Not thread-safe."""
@@ -228,10 +235,7 @@ class SnapshotLog:
             kind = -1
         if kind < 0 or value is None or len(value) > self._max_record:
             return self._offer_slowly(data, key, value, topic, partition, offset, broker_ts)
-        if offset > vehicle.last_offset or topic != vehicle.last_topic or partition != vehicle.partition:
-            vehicle.last_offset = offset
-            vehicle.last_topic = topic
-            vehicle.partition = partition
+        if vehicle.moves_to(topic, partition, offset):
             record = (ts, kind, value, -1, topic, partition, offset, len(value) + _RECORD_OVERHEAD)
             self._arrived(vehicle, record, signals, data.get("vss_version"), broker_ts)
         return None
@@ -259,27 +263,16 @@ class SnapshotLog:
             return False
         head, known, jump = vehicle.head, vehicle.vehicle_id, self._jump
         last = max(head.ts, newest)
-        try:
-            for item in data:
-                ts = item["ts"]
-                if (
-                    type(ts) is not int
-                    or not last <= ts <= MAX_TIMESTAMP_MS
-                    or ts - newest > jump
-                    or item["vehicle_id"] != known
-                    or type(item["signals"]) is not dict
-                    or item.get("kind", "delta") != "delta"
-                    or item.get("schema_version", "1.0") != "1.0"
-                ):
-                    return False
-                last = newest = ts
-        except (KeyError, TypeError, AttributeError):
-            return False
-        if offset <= vehicle.last_offset and topic == vehicle.last_topic and partition == vehicle.partition:
-            return True  # read again after a rebalance
-        vehicle.last_offset = offset
-        vehicle.last_topic = topic
-        vehicle.partition = partition
+        for item in data:
+            checked = _quick_check(item, known)
+            if checked is None or checked[1] != _DELTA:
+                return False
+            ts = checked[0]
+            if ts < last or ts - newest > jump:
+                return False
+            last = newest = ts
+        if not vehicle.moves_to(topic, partition, offset):
+            return True
         values, since = head.values, head.since
         grown = len(values)
         cost = len(value) // count + _RECORD_OVERHEAD
@@ -522,11 +515,8 @@ class SnapshotLog:
             vehicle = self._vehicles[key] = _Vehicle(key, key.decode(), partition, self._mark_every)
             self._evicted.pop(key, None)
             self._bytes += vehicle.bytes
-        elif offset <= vehicle.last_offset and topic == vehicle.last_topic and partition == vehicle.partition:
+        if not vehicle.moves_to(topic, partition, offset):
             return None
-        vehicle.last_offset = offset
-        vehicle.last_topic = topic
-        vehicle.partition = partition
         cost = len(value) // len(items) + _RECORD_OVERHEAD
         is_list = isinstance(data, list)
         for item, (ts, kind) in enumerate(items):
