@@ -3,9 +3,9 @@
     python tests/bench/bench_snapshots.py [--records 200000] [--vehicles 200] [--signals 12] [--rounds 5]
 
 Prints messages a second of ``orjson.loads`` alone and of ``SnapshotLog.offer`` over the same bytes, and
-their ratio (median of the rounds, with the lowest and highest), for deltas, for full snapshots, and with
-a ring so small that every record is folded. Bytes a vehicle are the log's own account beside what the
-process really grew by.
+their ratio (median of the rounds, with the lowest and highest), for deltas, single and in lists of ten, for
+full snapshots, and with a ring so small that every record is folded. Bytes a vehicle are the log's own
+account beside what the process really grew by.
 """
 
 from __future__ import annotations
@@ -53,6 +53,17 @@ def messages(records: int, vehicles: int, signals: int, full_every: int) -> list
             "signals": {path: round(rng.uniform(0, 100), 2) for path in paths},
         }
         made.append((vehicle.encode(), orjson.dumps(value)))
+    return made
+
+
+def in_lists(single: list[Message], vehicles: int, size: int) -> list[Message]:
+    """The same snapshots, as many of a vehicle's in a message."""
+    made: list[Message] = []
+    for vehicle in range(vehicles):
+        own = single[vehicle::vehicles]
+        for first in range(0, len(own), size):
+            values = b",".join(value for _, value in own[first : first + size])
+            made.append((own[first][0], b"[" + values + b"]"))
     return made
 
 
@@ -115,6 +126,7 @@ def main() -> None:
     mixed = messages(args.records, args.vehicles, args.signals, full_every=100)
     default = SnapshotSettings()
     measure("deltas", deltas, default, args.rounds)
+    measure("deltas in lists of ten", in_lists(deltas, args.vehicles, 10), default, args.rounds)
     measure("a full one in a hundred", mixed, default, args.rounds)
     measure("deltas, every one folded", deltas, SnapshotSettings(ring_records=50), args.rounds)
     tight = SnapshotSettings(max_bytes=16 * 2**20)
