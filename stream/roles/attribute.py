@@ -87,9 +87,7 @@ class Judges:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             async with self._alone if attempt > 1 else contextlib.nullcontext():
-                pool = self._running()
-                now = self._context.now_ms()
-                running = asyncio.get_running_loop().run_in_executor(pool, call, now)
+                pool, running = self._submit(call)
                 try:
                     return await asyncio.wait_for(running, deadline_s)
                 except TimeoutError:
@@ -109,6 +107,17 @@ class Judges:
                     return Judged(refused=(DeadLetterReason.QUARANTINED, type(error).__name__))
         self._context.metrics.attribution_failures.labels("error").inc()
         return Judged(refused=(DeadLetterReason.CRASHED, f"ended its process {_ATTEMPTS} times"))
+
+    def _submit(self, call: Callable[[int], Judged]) -> tuple[ProcessPoolExecutor, asyncio.Future[Judged]]:
+        loop, now = asyncio.get_running_loop(), self._context.now_ms()
+        pool = self._running()
+        try:
+            return pool, loop.run_in_executor(pool, call, now)
+        except (BrokenProcessPool, OSError):  # it died, and this trace had no part in it
+            log.warning("the judging processes died between two traces")
+            self._replace(pool)
+        pool = self._running()
+        return pool, loop.run_in_executor(pool, call, now)
 
     def close(self) -> None:
         """End the processes."""

@@ -52,6 +52,16 @@ async def test_a_trace_that_kills_its_process_is_blamed_and_its_neighbours_are_n
     assert answers[1].refused == (DeadLetterReason.CRASHED, "ended its process 3 times")
 
 
+async def test_processes_that_died_between_two_traces_cost_none(judges: Judges) -> None:
+    assert (await judges.judge(job("before"), 60.0)).refused is None
+    pool = judges._running()
+    for process in list(pool._processes.values()):
+        process.kill()
+    while not pool._broken:
+        await asyncio.sleep(0.01)
+    assert (await judges.judge(job("after"), 60.0)).refused is None
+
+
 async def test_a_trace_that_hangs_is_given_up_at_its_deadline(judges: Judges) -> None:
     started = time.monotonic()
     hung = await judges.judge(job("hang"), 0.5)
