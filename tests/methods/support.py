@@ -6,17 +6,24 @@ by name. What methods ask in what order is read from the client's own records.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import jsonschema
+
+from cockpithat.analysis.local import LocalAttribution
 from cockpithat.analysis.settings import AttributionSettings
+from cockpithat.contract.reports import Report
 from cockpithat.contract.trace import Trace
 from cockpithat.llm import CallRecord, ChatClient, LlmSettings, RoleSettings
 from cockpithat.llm.settings import BreakerSettings, CacheSettings, RetrySettings
 from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.settings import PanelSettings
+from cockpithat.panel.verify import TraceFacts
 from tests.panel.support import quotable
 from tests.support.chat_server import ChatServer, Reply, Request, json_reply
 
@@ -52,6 +59,9 @@ _VALUES: dict[str, Any] = {
     "subject": "",
     "subtask": 1,
 }
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "schemas" / "report.v1.json").read_text(encoding="utf-8")
+)
 
 
 def form_of(request: Request) -> str:
@@ -121,6 +131,22 @@ def player(changed: Mapping[str, Answer | Reply] | None = None) -> Callable[[Req
         return json_reply(change(request, answer) if change else answer)
 
     return play
+
+
+def check(trace: Trace, report: Report) -> None:
+    """The report fits the published schema and the trace, whatever a model said."""
+    jsonschema.validate(json.loads(report.model_dump_json()), SCHEMA)
+    facts = TraceFacts(trace)
+    assert report.step is None or facts.has_step(report.step)
+    assert report.agent is None or report.agent in trace.agents
+    assert report.asil.rank >= report.severity.floor.rank
+    assert report.severity.floor == LocalAttribution().judge(trace).severity.floor
+    for cause in report.root_causes:
+        assert cause.step is None or facts.has_step(cause.step)
+        assert cause.agent is None or cause.agent in trace.agents
+    steps = [candidate.step for candidate in report.candidates]
+    assert len(steps) == len(set(steps)) and all(facts.has_step(step) for step in steps)
+    assert steps[:1] == ([report.step] if report.step is not None else steps[:1])
 
 
 class Rig:

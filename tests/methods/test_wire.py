@@ -6,10 +6,8 @@ import asyncio
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from cockpithat.analysis.local import LocalAttribution
@@ -26,31 +24,11 @@ from cockpithat.methods.falat.space import windows
 from cockpithat.methods.who_when import AllAtOnce, BinarySearch, StepByStep
 from cockpithat.panel.method import PanelAttribution
 from cockpithat.panel.refining import PRELIMINARY, NoVerdictError, Refiner, Shortfall
-from cockpithat.panel.verify import TraceFacts
-from tests.methods.support import Rig, answer_to, form_of, long_enough, player, steps_at_hand
+from tests.methods.support import Rig, answer_to, check, form_of, long_enough, player, steps_at_hand
 from tests.support.chat_server import Reply, Request, json_reply, serve
 
 METHODS = (AllAtOnce, StepByStep, BinarySearch, Echo, Chief, AgentRx, Falat)
 EVERY = (*METHODS, PanelAttribution, Cascade)
-SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[2] / "schemas" / "report.v1.json").read_text(encoding="utf-8")
-)
-
-
-def check(trace: Trace, report: Report) -> None:
-    """The report fits the published schema and the trace, whatever a model said."""
-    jsonschema.validate(json.loads(report.model_dump_json()), SCHEMA)
-    facts = TraceFacts(trace)
-    assert report.step is None or facts.has_step(report.step)
-    assert report.agent is None or report.agent in trace.agents
-    assert report.asil.rank >= report.severity.floor.rank
-    assert report.severity.floor == LocalAttribution().judge(trace).severity.floor
-    for cause in report.root_causes:
-        assert cause.step is None or facts.has_step(cause.step)
-        assert cause.agent is None or cause.agent in trace.agents
-    steps = [candidate.step for candidate in report.candidates]
-    assert len(steps) == len(set(steps)) and all(facts.has_step(step) for step in steps)
-    assert steps[:1] == ([report.step] if report.step is not None else steps[:1])
 
 
 def check_accounts(rig: Rig, sent: int, report: Report) -> None:
