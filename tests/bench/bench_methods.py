@@ -2,10 +2,11 @@
 
 ``python -m tests.bench.bench_methods [RUNS]`` asks a played model over HTTP and counts requests with
 ``o200k_base``: what is sent, schema included, and what comes back. The model answers every form correctly and
-briefly; in step-by-step it says "no" at every step, so that each log is read to its end. RUNS is the most runs
-of a data set, evenly spread over their lengths; default: 20. Every report is held against the published schema
-and its trace, and must be the model's verdict; the first that is not ends the run.
+briefly; in step-by-step it says "no" at every step, so that each log is read to its end. RUNS is the most
+runs of a data set, evenly spread over their lengths; default: 20. Every report is held against the
+published schema and its trace, and must be the model's verdict; the first that is not ends the run.
 """
+
 
 from __future__ import annotations
 
