@@ -3,7 +3,7 @@
 A condition is one of
 
 * ``{reading: speed, gt: 60}``: compares a named reading (``is``, ``in``, ``gt``, ``ge``, ``lt``, ``le``,
-  ``words``, ``between``, ``changed``);
+  ``words``, ``between``, ``above``, ``changed``);
 * ``{fact: dark}``: a named condition of the same file;
 * ``{all: [...]}``, ``{any: [...]}``, ``{not: ...}``: Kleene's three-valued logic;
 * ``{sources: [...]}``: several ways to know one thing: true if one says so, else false if one says so;
@@ -16,7 +16,7 @@ false: it can't make anything safe. So is ``words`` over a text of which no word
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -48,6 +48,15 @@ def _clock(value: Any) -> Any:
 
 Clock = Annotated[int, BeforeValidator(_clock)]
 Scalar = bool | int | float | str
+
+
+class Bound(BaseModel):
+    """Another reading that a comparison goes by, such as the speed limit of the road."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reading: str = Field(description="name of the reading to compare with")
+    by: float = Field(0.0, description="how much more than it, in the readings' unit")
 
 
 class Condition(BaseModel):
@@ -82,6 +91,7 @@ class Condition(BaseModel):
     between: tuple[Clock, Clock] | None = Field(
         None, description="time of day, first included, second not; may run over midnight"
     )
+    above: Bound | None = Field(None, description="greater than another reading; unknown without both")
     changed: bool | None = Field(None, description="true at the moment the value changes or is set")
 
     @model_validator(mode="after")
@@ -100,6 +110,7 @@ class Condition(BaseModel):
                 self.le,
                 self.words,
                 self.between,
+                self.above,
                 self.changed,
             )
             if value is not None
@@ -125,10 +136,20 @@ class Condition(BaseModel):
             yield node
             pending.extend(node.children())
 
-    def compare(self, value: Any, understood: tuple[str, ...] = ()) -> Truth:
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """Names of the readings that this node compares: its own, then the one it goes by."""
+        if self.reading is None:
+            return ()
+        return (self.reading,) if self.above is None else (self.reading, self.above.reading)
+
+    def compare(
+        self, value: Any, understood: tuple[str, ...] = (), bounds: Sequence[Any] | None = None
+    ) -> Truth:
         """This comparison for one known value; unknown when the value is of another kind.
 
         ``understood``: words that tell a text which says something else from one that can't be read.
+        ``bounds``: known values of the reading that ``above`` names.
         """
         results: list[Truth] = []
         if self.is_ is not None:
@@ -151,6 +172,8 @@ class Condition(BaseModel):
             results.append(_has_word(value, self.words, understood))
         if self.between is not None:
             results.append(_in_clock(value, self.between))
+        if self.above is not None:
+            results.append(known_of([_exceeds(value, bound, self.above.by) for bound in bounds or ()]))
         return all_of(results)
 
     def describe(self) -> str:
@@ -173,6 +196,9 @@ class Condition(BaseModel):
             if self.between is not None:
                 start, end = self.between
                 parts.append(f"between {start // 60:02}:{start % 60:02} and {end // 60:02}:{end % 60:02}")
+            if self.above is not None:
+                more = f" + {self.above.by:g}" if self.above.by else ""
+                parts.append(f"> {self.above.reading}{more}")
             if self.changed:
                 parts.append("changes")
             return f"{self.reading} {' and '.join(parts)}"
@@ -214,6 +240,11 @@ def as_number(value: Any) -> float | None:
         number = float(match[1])
         return number * _MPH if "mph" in value[:_MAX_TEXT].lower() else number
     return None
+
+
+def _exceeds(value: Any, bound: Any, by: float) -> Truth:
+    number, limit = as_number(value), as_number(bound)
+    return None if number is None or limit is None else number > limit + by
 
 
 def _equals(value: Any, wanted: Scalar) -> Truth:

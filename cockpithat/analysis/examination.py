@@ -67,7 +67,7 @@ class Examination:
     @cached_property
     def floor(self) -> Asil:
         """The most severe rating among the hazards; ``unrated`` without one."""
-        return max((f.rule.asil for f in self.hazards.rated), key=lambda a: a.rank, default=Asil.UNRATED)
+        return max((f.asil for f in self.hazards.rated), key=lambda a: a.rank, default=Asil.UNRATED)
 
     @cached_property
     def clues_by_step(self) -> dict[int, list[Clue]]:

@@ -195,15 +195,20 @@ def review_decision(
         reasons.append(f"{decision.raised_by} raised {decision.floor.value} to {decision.asil.value}")
     if settings.review.doubtful_asil:
         reasons += [
-            f"a hazard of ASIL {d.rule.asil.value} can't be excluded: {d.rule.hazardous_event}"
+            f"a hazard of ASIL {d.asil.value} can't be excluded: {d.rule.hazardous_event}"
             for d in findings.not_excluded
-            if d.rule.asil in _PAGED and d.rule.asil.rank > decision.asil.rank
+            if d.asil in _PAGED and d.asil.rank > decision.asil.rank
         ]
         reasons += [
-            f"a hazard of ASIL {f.rule.asil.value} is there that no step caused: {f.rule.hazardous_event}"
+            f"a hazard of ASIL {f.asil.value} is there that no step caused: {f.rule.hazardous_event}"
             for f in findings.present
-            if f.rule.asil in _PAGED and not f.rule.commanded_only
+            if f.asil in _PAGED and not f.rule.commanded_only
         ]
+    reasons += [
+        f"in usual weather and places it would be ASIL {f.usual_asil.value}: {f.rule.hazardous_event}"
+        for f in findings.rated
+        if f.usual_asil in _PAGED and f.usual_asil.rank > decision.asil.rank
+    ]
     if decision.asil in _PAGED and trace.vehicle_state == VehicleStateCoverage.INCOMPLETE:
         reasons.append("vehicle state is incomplete")
     if trace.truncated:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from cockpithat.analysis.asil import classify
+from cockpithat.analysis.classes import Classes, Modifier
 from cockpithat.analysis.conditions import Condition
 from cockpithat.contract.base import Asil, Category
 from cockpithat.resources import resource
@@ -36,10 +36,14 @@ class _Strict(BaseModel):
 
 
 class Reading(_Strict):
-    """A quantity by its VSS paths (any of them) and by the keys that senders use for it in e."""
+    """A quantity by its VSS paths (any of them), by the keys that senders use for it in e, and by those that
+    tools use for it in their answers."""
 
     signals: tuple[Annotated[str, StringConstraints(pattern=r"^Vehicle(\.[A-Za-z0-9]+)+$")], ...] = ()
     environment: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.]*$")], ...] = ()
+    outputs: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.]*$")], ...] = Field(
+        (), description="keys of this reading in what tools answer; only names that mean here and now"
+    )
     understood: tuple[str, ...] = Field(
         (),
         description="words or terms that no rule asks for: a text with one of them is read and says "
@@ -48,8 +52,8 @@ class Reading(_Strict):
 
     @model_validator(mode="after")
     def _some(self) -> Reading:
-        if not self.signals and not self.environment:
-            raise ValueError("a reading needs signals or environment keys")
+        if not (self.signals or self.environment or self.outputs):
+            raise ValueError("a reading needs signals, environment keys or keys of outputs")
         return self
 
 
@@ -75,7 +79,11 @@ class Controllability(_Strict):
 
 
 class HazardRule(_Strict):
-    """One hazardous event: a hazardous ``state`` in an operational situation ``when``, with its classes."""
+    """One hazardous event: a hazardous ``state`` in an operational situation ``when``, with its classes.
+
+    The classes are those of the situation as far as ``when`` names it; ``modifiers`` say what else of it
+    changes them.
+    """
 
     id: Slug
     hazardous_event: Text
@@ -84,6 +92,7 @@ class HazardRule(_Strict):
     exposure: Exposure
     controllability: Controllability
     category: Category = Category.SAFETY_SAFEGUARD_FAILURE
+    modifiers: tuple[Slug, ...] = Field((), description="names of modifiers of the same file")
     when: Condition
     state: Condition
     commanded_only: bool = Field(
@@ -93,11 +102,27 @@ class HazardRule(_Strict):
         False,
         description="counts even if the state was there before the session: not reacting is the failure",
     )
+    reaction_ms: int = Field(
+        0,
+        ge=0,
+        description="with present_counts: how long it must last, in milliseconds, before not reacting counts",
+    )
+
+    doubts: bool = Field(
+        True,
+        description="whether the hazard is told as not excluded where the situation is not known; false for "
+        "events that someone reports when they happen, such as a breakdown",
+    )
+
+    @property
+    def classes(self) -> Classes:
+        """The rule's own classes, without any modifier."""
+        return Classes(self.severity.value, self.exposure.value, self.controllability.value)
 
     @property
     def asil(self) -> Asil:
-        """The rule's rating by the table."""
-        return classify(self.severity.value, self.exposure.value, self.controllability.value)
+        """The rule's rating by the table, without any modifier."""
+        return self.classes.asil
 
     @property
     def rationale(self) -> str:
@@ -121,6 +146,9 @@ class RuleSet(_Strict):
     )
     readings: dict[Slug, Reading]
     facts: dict[Slug, Condition] = Field(default_factory=dict)
+    modifiers: dict[Slug, Modifier] = Field(
+        default_factory=dict, description="circumstances that change classes, named in rules"
+    )
     rules: tuple[HazardRule, ...] = Field(min_length=1)
 
     @model_validator(mode="before")
@@ -150,10 +178,14 @@ class RuleSet(_Strict):
             if rule.id in seen:
                 raise ValueError(f"rule {rule.id!r} is there twice")
             seen.add(rule.id)
+            for name in rule.modifiers:
+                if name not in self.modifiers:
+                    raise ValueError(f"rule {rule.id!r} uses modifier {name!r}, which is not defined")
         for place, condition in self._conditions():
             for node in condition.walk():
-                if node.reading is not None and node.reading not in self.readings:
-                    raise ValueError(f"{place} uses reading {node.reading!r}, which is not defined")
+                for name in node.readings:
+                    if name not in self.readings:
+                        raise ValueError(f"{place} uses reading {name!r}, which is not defined")
                 if node.fact is not None and node.fact not in self.facts:
                     raise ValueError(f"{place} uses fact {node.fact!r}, which is not defined")
         self._no_cycle()
@@ -162,6 +194,8 @@ class RuleSet(_Strict):
     def _conditions(self) -> Iterable[tuple[str, Condition]]:
         for name, condition in self.facts.items():
             yield f"fact {name!r}", condition
+        for name, modifier in self.modifiers.items():
+            yield f"modifier {name!r}", modifier.when
         for rule in self.rules:
             yield f"rule {rule.id!r}", rule.when
             yield f"rule {rule.id!r}", rule.state
@@ -187,10 +221,14 @@ class RuleSet(_Strict):
         while pending:
             for node in pending.pop().walk():
                 if node.reading is not None:
-                    found.add(node.reading)
+                    found.update(node.readings)
                 elif node.fact is not None:
                     pending.append(self.facts[node.fact])
         return frozenset(found)
+
+    def conditions_of(self, rule: HazardRule) -> tuple[Condition, ...]:
+        """All conditions that a rule's finding or rating rests on."""
+        return (rule.when, rule.state, *(self.modifiers[name].when for name in rule.modifiers))
 
     def paths_of(self, condition: Condition) -> frozenset[str]:
         """VSS paths a condition rests on, facts included."""
@@ -223,9 +261,12 @@ def _words_of(word: Any, terms: dict[Any, Any]) -> list[Any]:
 
 def watched_signals(rules: RuleSet) -> frozenset[str]:
     """Every VSS path that a rule looks at: what a trace must carry."""
-    return frozenset(
-        path for rule in rules.rules for c in (rule.when, rule.state) for path in rules.paths_of(c)
-    )
+    return frozenset(path for rule in rules.rules for path in watched_by(rules, rule))
+
+
+def watched_by(rules: RuleSet, rule: HazardRule) -> frozenset[str]:
+    """Every VSS path that one rule looks at, for its finding or for its rating."""
+    return frozenset(path for condition in rules.conditions_of(rule) for path in rules.paths_of(condition))
 
 
 def load_rules(path: Path | None = None) -> RuleSet:

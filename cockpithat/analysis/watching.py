@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from cockpithat.analysis.rules import RuleSet
+from cockpithat.analysis.rules import RuleSet, watched_by
 from cockpithat.vehicle.catalogue import SignalCatalogue
 
 _NAMED = 3
@@ -19,7 +19,7 @@ def unknown_signals(rules: RuleSet, catalogue: SignalCatalogue | None = None) ->
     known = (catalogue or SignalCatalogue.shipped()).paths()
     watching: dict[str, list[str]] = {}
     for rule in rules.rules:
-        for path in sorted((rules.paths_of(rule.when) | rules.paths_of(rule.state)) - known):
+        for path in sorted(watched_by(rules, rule) - known):
             watching.setdefault(path, []).append(rule.id)
     choices = sorted(known) if watching else []
     return [_warning(path, named, choices) for path, named in sorted(watching.items())]

@@ -54,6 +54,7 @@ class Hazard(WireModel):
     controllability: int = Field(ge=0, le=3)
     asil: Asil
     rationale: str = ""
+    modifiers: tuple[str, ...] = ()  # circumstances that changed the rule's own classes
     active_at_end: bool = False
     evidence: tuple[Evidence, ...] = ()
 

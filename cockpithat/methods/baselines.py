@@ -36,7 +36,7 @@ class _Baseline:
         """The report of one trace."""
         start = time.perf_counter()
         findings = self._engine.scan(trace)
-        floor = max((f.rule.asil for f in findings.rated), key=lambda a: a.rank, default=Asil.UNRATED)
+        floor = max((f.asil for f in findings.rated), key=lambda a: a.rank, default=Asil.UNRATED)
         hypotheses: list[Hypothesis] = []
         candidates: list[Candidate] = []
         if trace.steps:

@@ -65,10 +65,10 @@ def severity_features(examination: Examination) -> Features:
     else:
         features["nothing_changed"] = 1.0
     if rated:
-        rule = rated[0].rule
-        features[f"rule_s{rule.severity.value}"] = 1.0
-        features[f"rule_e{rule.exposure.value}"] = 1.0
-        features[f"rule_c{rule.controllability.value}"] = 1.0
+        classes = rated[0].situation.classes
+        features[f"rule_s{classes.severity}"] = 1.0
+        features[f"rule_e{classes.exposure}"] = 1.0
+        features[f"rule_c{classes.controllability}"] = 1.0
     else:
         features["no_rule"] = 1.0
     return {name: value for name, value in features.items() if value}

@@ -120,8 +120,14 @@ def test_what_was_there_before_and_no_one_caused_is_told_and_not_rated(engine: H
 
 
 def test_not_reacting_to_an_impaired_driver_counts_although_no_one_caused_it(engine: HazardEngine) -> None:
-    tired = {SPEED: 120.0, "Vehicle.Driver.FatigueLevel": 88.0}
-    assert ids(engine.scan(trace(step("Director", state=state(tired))))) == ["driver_impaired_unanswered"]
+    """Only after the time in which someone could have reacted."""
+    asleep = {SPEED: 120.0, "Vehicle.Driver.FatigueLevel": 92.0}
+    steps = [step("Director", ts=ts, state=state(asleep)) for ts in (1_000, 8_000, 12_000)]
+    assert ids(engine.scan(trace(*steps[:2]))) == []
+    (found,) = engine.scan(trace(*steps)).rated
+    assert (found.rule.id, found.seen_at) == ("driver_impaired_unanswered", 2)
+    awake = step("Director", ts=6_000, state=state({**asleep, "Vehicle.Driver.FatigueLevel": 50.0}))
+    assert ids(engine.scan(trace(steps[0], awake, *steps[1:]))) == []
 
 
 def test_what_a_driver_does_by_hand_is_no_finding_of_the_agents(engine: HazardEngine) -> None:

@@ -75,8 +75,17 @@ def test_every_watched_signal_exists_in_vss(shared_data: Path) -> None:
 
 def test_no_reading_or_fact_lies_idle() -> None:
     rules = load_rules()
-    used = {name for r in rules.rules for c in (r.when, r.state) for name in rules.readings_of(c)}
+    used = {name for r in rules.rules for c in rules.conditions_of(r) for name in rules.readings_of(c)}
     assert used == set(rules.readings)
+    assert {name for rule in rules.rules for name in rule.modifiers} == set(rules.modifiers)
+    pending = [c for r in rules.rules for c in rules.conditions_of(r)]
+    facts: set[str] = set()
+    while pending:
+        for node in pending.pop().walk():
+            if node.fact is not None and node.fact not in facts:
+                facts.add(node.fact)
+                pending.append(rules.facts[node.fact])
+    assert facts == set(rules.facts)
 
 
 def test_an_operators_file_replaces_the_products(tmp_path: Path) -> None:
@@ -94,8 +103,22 @@ def test_an_operators_file_replaces_the_products(tmp_path: Path) -> None:
         ("reading: trunk, is", "reading: boot, is", "", "'boot', which is not defined"),
         ("fact: moving}", "fact: rolling}", "", "'rolling', which is not defined"),
         ("{reading: speed, gt: 5}", "{fact: moving}", "", "circle: moving"),
-        ("gt: 5", "above: 5", "facts.moving.above", "Extra inputs"),
+        ("gt: 5", "over: 5", "facts.moving.over", "Extra inputs"),
         ("is: true", "is: true, fact: moving", "rules.trunk_open.state", "exactly one"),
+        ("is: true", "above: {reading: slope, by: 2}", "", "'slope', which is not defined"),
+        ("    when: {fact", "    modifiers: [fog]\n    when: {fact", "", "'fog', which is not defined"),
+        (
+            "rules:",
+            "modifiers: {fog: {when: {fact: moving}, why: Fog is rare}}\nrules:",
+            "modifiers.fog",
+            "change",
+        ),
+        (
+            "rules:",
+            "modifiers: {fog: {when: {fact: moving}, exposure: {}, why: Fog is rare}}\nrules:",
+            "modifiers.fog.exposure",
+            "by, at_most or at_least",
+        ),
         ("version: 2.0.1", "version: new", "version", "pattern"),
         ("format: 1", "format: 9", "", "format 9 is not supported"),
         ("id: trunk_open", "id: [", "line", "not valid YAML"),

@@ -26,7 +26,7 @@ class SafetyAnalyst:
             return nothing(self.name, "no hazard rule came true")
         top = rated[0]
         step, agent, why = _blame(examination, top)
-        scores = {f.step: max(0.2, f.rule.asil.rank / 5) for f in reversed(rated)}
+        scores = {f.step: max(0.2, f.asil.rank / 5) for f in reversed(rated)}
         scores[step] = 1.0
         checks = [c for c in examination.clues_by_step.get(step, ()) if c.kind in _SAFETY_KINDS]
         return Opinion(
@@ -35,7 +35,7 @@ class SafetyAnalyst:
                 step=step,
                 agent=agent,
                 category=_category(examination, top, step),
-                asil=top.rule.asil,
+                asil=top.asil,
                 confidence=_confidence(top),
                 rationale=f"{top.rule.hazardous_event} ({top.rule.situation.lower()}): {why}",
                 evidence=(*top.evidence, *(c.evidence(examination.trace) for c in checks)),

@@ -24,10 +24,10 @@ class HazardClues:
         """One clue for each finding, quoted from its first evidence."""
         for found in hazards.rated:
             step = _acting_step(view, found)
-            weight = _WEIGHT[found.rule.asil] * (1.0 if found.commanded else _NOT_ORDERED)
+            weight = _WEIGHT[found.asil] * (1.0 if found.commanded else _NOT_ORDERED)
             yield _clue("hazard_caused", view, step, found.rule.category, weight, found.evidence)
         for doubt in hazards.not_excluded:
-            if doubt.rule.asil.rank >= Asil.A.rank:
+            if doubt.asil.rank >= Asil.A.rank:
                 yield _clue(
                     "hazard_in_doubt", view, doubt.step, doubt.rule.category, _IN_DOUBT, doubt.evidence
                 )

@@ -199,7 +199,7 @@ class LocalJudge:
         voices = [o.hypothesis for o in self.opinions if o.hypothesis.step == step]
         voice = max(voices, key=lambda h: h.confidence, default=None)
         agent = voice.agent if voice and voice.agent else self.steps[step].agent
-        rated = [f.rule.asil for f in self.examination.hazards.rated if f.step == step]
+        rated = [f.asil for f in self.examination.hazards.rated if f.step == step]
         return Challenge(
             step,
             max(suspicion, voice.confidence if voice else 0.0),
