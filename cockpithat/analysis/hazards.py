@@ -111,6 +111,11 @@ class HazardFindings:
         return tuple(sorted(rated, key=lambda f: (-f.asil.rank, f.step)))
 
     @property
+    def paging(self) -> Asil:
+        """The most severe rating with the rules' own exposure, by which a page goes; or ``unrated``."""
+        return max((f.usual_asil for f in self.rated), key=lambda a: a.rank, default=Asil.UNRATED)
+
+    @property
     def present(self) -> tuple[Found, ...]:
         """Findings that are told without a rating."""
         return tuple(f for f in self.found if not f.counts)

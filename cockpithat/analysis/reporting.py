@@ -150,6 +150,7 @@ def severity_rating(decision: Decision, findings: HazardFindings) -> SeverityRat
     return SeverityRating(
         asil=decision.asil,
         floor=decision.floor,
+        paging=findings.paging,
         raised_by=decision.raised_by,
         hazardous_event=named.hazardous_event if named else None,
         situation=named.situation if named else None,
@@ -204,12 +205,8 @@ def review_decision(
             for f in findings.present
             if f.asil in _PAGED and not f.rule.commanded_only
         ]
-    reasons += [
-        f"in usual weather and places it would be ASIL {f.usual_asil.value}: {f.rule.hazardous_event}"
-        for f in findings.rated
-        if f.usual_asil in _PAGED and f.usual_asil.rank > decision.asil.rank
-    ]
-    if decision.asil in _PAGED and trace.vehicle_state == VehicleStateCoverage.INCOMPLETE:
+    pages = not _PAGED.isdisjoint({decision.asil, findings.paging})
+    if pages and trace.vehicle_state == VehicleStateCoverage.INCOMPLETE:
         reasons.append("vehicle state is incomplete")
     if trace.truncated:
         reasons.append("the trace is truncated")
@@ -294,8 +291,14 @@ def _rfc3339(ms: int) -> str:
 
 
 def alert_for(report: Report, settings: AttributionSettings | None = None) -> Alert | None:
-    """The Alertmanager v2 alert of a report of ASIL C or D; ``None`` for any other."""
-    if report.asil not in _PAGED:
+    """The Alertmanager v2 alert of a report of ASIL C or D; ``None`` for any other.
+
+    Exposure says how often a situation is met. What happened was met, so a page goes by the rules' own
+    exposure where the weather or place at hand makes the report's rating lower: a word about fog silences
+    nobody.
+    """
+    asil = max(report.asil, report.severity.paging, key=lambda rating: rating.rank)
+    if asil not in _PAGED:
         return None
     event = report.severity.hazardous_event or "Safety-critical failure"
     url = settings.alert_url if settings is not None else ""
@@ -303,14 +306,15 @@ def alert_for(report: Report, settings: AttributionSettings | None = None) -> Al
         url = url.replace(f"{{{name}}}", str(getattr(report, name)))
     labels = {
         "alertname": ALERT_NAME,
-        "severity": _ALERT_SEVERITY.get(report.asil, AlertSeverity.INFO).value,
-        "asil": report.asil.value,
+        "severity": _ALERT_SEVERITY.get(asil, AlertSeverity.INFO).value,
+        "asil": asil.value,
         "category": report.category.value if report.category else "unknown",
         "rule": report.severity.rule or "none",
         "vehicle_id": report.vehicle_id,
         "session_id": report.session_id,
     }
-    description = f"{report.summary} {report.severity.notice}"
+    rarer = f" The report says {report.asil.value}: weather or place are rare." if asil != report.asil else ""
+    description = f"{report.summary}{rarer} {report.severity.notice}"
     return Alert(
         alert_id=derived_id("alert", report.report_id),
         revision=report.revision,
@@ -318,10 +322,10 @@ def alert_for(report: Report, settings: AttributionSettings | None = None) -> Al
         trace_id=report.trace_id,
         vehicle_id=report.vehicle_id,
         session_id=report.session_id,
-        asil=report.asil,
+        asil=asil,
         labels=labels,
         annotations={
-            "summary": f"ASIL {report.asil.value} (indicative): {event}",
+            "summary": f"ASIL {asil.value} (indicative): {event}",
             "description": description[:_MAX_ANNOTATION],
         },
         startsAt=_rfc3339(report.ended_ts or report.started_ts),

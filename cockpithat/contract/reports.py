@@ -64,6 +64,7 @@ class SeverityRating(WireModel):
 
     asil: Asil = Asil.UNRATED
     floor: Asil = Asil.UNRATED
+    paging: Asil = Asil.UNRATED  # the floor with the rules' own exposure: rare weather silences no page
     raised_by: str | None = None  # the analyst that raised it above the floor
     hazardous_event: str | None = None
     situation: str | None = None

@@ -7,7 +7,6 @@ runs of a data set, evenly spread over their lengths; default: 20. Every report 
 published schema and its trace, and must be the model's verdict; the first that is not ends the run.
 """
 
-
 from __future__ import annotations
 
 import asyncio
