@@ -22,8 +22,8 @@ from cockpithat.ranking.training import (
 
 COCKPIT_STRENGTH = Strength(10.0, 5.0, 0.0)
 CLASS_PENALTY = 10.0
-# Chosen leaving out one training family at a time (643 sessions; 3 to 300 tried: 0.933 to 0.947 right). A strong
-# one also leaves sessions unlike the simulator's to the clues.
+# Chosen leaving out one training family at a time (643 sessions; 3 to 300 tried: 0.933 to
+# 0.947 right). A strong one also leaves sessions unlike the simulator's to the clues.
 CATEGORY_PENALTY = 100.0
 
 
