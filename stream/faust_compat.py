@@ -7,6 +7,7 @@ What is changed, and why (design, "What Faust 0.15.3 does that will bite"; each 
 * Acknowledgements are not kept: they are no longer looked at and would only grow.
 * Reading is ``read_committed`` where the topic is written in transactions, which Faust ties to its own
   broken ``exactly_once``.
+* A fetch waits a little for records to gather, which Faust has no setting for.
 * Pausing goes to aiokafka, which keeps its position. Faust's own drops the records it has fetched already.
 * No web server, no tables, no leader topic, no topic declared by Faust, raw bytes in and nothing out.
 """
@@ -29,7 +30,7 @@ from faust.types import TP
 from faust.types.tuples import ack_lock
 from yarl import URL
 
-from stream.kafka_config import faust_broker, faust_credentials
+from stream.kafka_config import FETCH_MIN_BYTES, faust_broker, faust_credentials
 from stream.records import Record
 from stream.settings import KafkaSettings
 
@@ -46,6 +47,9 @@ class HoldingThread(driver.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         # The fetcher is made in ``start()`` from this field, so it is early enough to set it here.
         consumer._isolation_level = "read_committed"
+        wait_ms = cast(StreamApp, transport.app).fetch_wait_ms
+        if wait_ms:
+            consumer._fetch_min_bytes, consumer._fetch_max_wait_ms = FETCH_MIN_BYTES, wait_ms
         return consumer
 
 
@@ -105,6 +109,7 @@ class StreamApp(faust.App):
 
     BootStrategy = NoWebServer
     committable: Committable
+    fetch_wait_ms: int
 
     def _create_directories(self) -> None:
         """Tables would need a data folder in the current one; there are none."""
@@ -148,6 +153,7 @@ def create_app(settings: KafkaSettings, *, committable: Committable, commit_inte
         loop=asyncio.get_running_loop(),
     )
     app.committable = committable
+    app.fetch_wait_ms = settings.fetch_wait_ms
     return app
 
 

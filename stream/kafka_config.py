@@ -19,6 +19,7 @@ LIBRDKAFKA_LOGGER = "librdkafka"
 # The partitioner of the Java clients, and so of Faust: with librdkafka's own default (CRC32) the same
 # vehicle's events and snapshots would lie in different partitions.
 PARTITIONER = "murmur2_random"
+FETCH_MIN_BYTES = 64 * 1024
 
 
 class BrokerError(Exception):
@@ -79,11 +80,19 @@ def consumer_config(kafka: KafkaSettings, *, group_id: str | None = None) -> dic
         "session.timeout.ms": kafka.session_timeout_ms,
         "heartbeat.interval.ms": kafka.heartbeat_interval_ms,
         "max.poll.interval.ms": kafka.max_poll_interval_ms,
+        **fetch_config(kafka),
         "max.partition.fetch.bytes": kafka.max_message_bytes,
         "fetch.max.bytes": max(kafka.max_message_bytes, 50 * 1024 * 1024),
         # librdkafka wants some room over the largest fetch.
         "receive.message.max.bytes": max(kafka.max_message_bytes, 50 * 1024 * 1024) + 1024 * 1024,
     }
+
+
+def fetch_config(kafka: KafkaSettings) -> dict[str, Any]:
+    """When a fetch is answered: at enough bytes, or after the wait."""
+    if not kafka.fetch_wait_ms:
+        return {}
+    return {"fetch.min.bytes": FETCH_MIN_BYTES, "fetch.wait.max.ms": kafka.fetch_wait_ms}
 
 
 def producer_config(kafka: KafkaSettings) -> dict[str, Any]:

@@ -147,7 +147,9 @@ class PartitionPublisher:
     """The publication queue of one input partition, on the event loop.
 
     Batches are committed in the order they were given; those that wait while a transaction is under way
-    share the next one. ``done`` of a batch is called on the event loop once it is committed. On the first
+    share the next one, and from the beginning of one to that of the next at least ``interval_s`` passes: a
+    transaction costs the brokers a dozen requests, whatever is in it. The first after a silence goes at
+    once. ``done`` of a batch is called on the event loop once it is committed. On the first
     failure the queue stops for good and ``failed`` is called once; the batches that are left are dropped,
     since their input is still held and will be read again.
     """
@@ -160,8 +162,10 @@ class PartitionPublisher:
         failed: Callable[[Exception], None],
         committed: Callable[[Sequence[Output]], None] = lambda _: None,
         max_bytes: int = _MAX_BATCH_BYTES,
+        interval_s: float = 0.0,
     ) -> None:
         self._writer = writer
+        self._interval_s = interval_s
         self._executor = executor
         self._failed = failed
         self._committed = committed
@@ -207,10 +211,14 @@ class PartitionPublisher:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        next_at = 0.0
         while not self._closed:
             await self._wake.wait()
             self._wake.clear()
             while self._queue and not self._closed:
+                if (wait_s := next_at - loop.time()) > 0:
+                    await asyncio.sleep(wait_s)
+                next_at = loop.time() + self._interval_s
                 batches = self._take()
                 outputs = [output for batch in batches for output in batch.outputs]
                 if outputs:

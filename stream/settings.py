@@ -126,6 +126,13 @@ class KafkaSettings(_Section):
         "zstd", description="Compression of what the worker writes."
     )
     linger_ms: int = Field(5, ge=0, description="How long the producer waits to fill a batch.")
+    fetch_wait_ms: int = Field(
+        50,
+        ge=0,
+        le=500,
+        description="How long a broker may gather records before it answers a fetch, unless 64 KiB are "
+        "there (0: not at all). Many small answers cost the broker and the worker more than the records in them.",
+    )
     max_message_bytes: int = Field(
         8 * _MIB, ge=64 * 1024, description="Largest record to write or read. A longer trace is cut."
     )
@@ -374,6 +381,13 @@ class WorkerSettings(_Section):
     )
     metrics_interval_s: float = Field(
         60.0, ge=0, description="How often a record of all metrics is written to topics.metrics; 0: never."
+    )
+    transaction_interval_ms: int = Field(
+        100,
+        ge=0,
+        le=10_000,
+        description="Least time between two transactions of one input partition; what is done meanwhile "
+        "shares the next one. More saves the brokers work, and delays alerts under load by at most as much.",
     )
     commit_interval_ms: int = Field(1_000, ge=50, description="How often offsets are committed.")
     crash_limit: int = Field(

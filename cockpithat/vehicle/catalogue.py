@@ -43,7 +43,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 Bounds = tuple[float, float]
-PlainBounds = dict[type, dict[str, Bounds]]
+# Lowest, highest, and what of that stands for no reading.
+PlainBounds = dict[type, dict[str, tuple[float, float, frozenset[Any]]]]
 
 
 class CatalogueError(ValueError):
@@ -282,29 +283,25 @@ class SignalCatalogue:
         return (value, SignalQuality.VALID) if usable else (None, SignalQuality.INVALID)
 
     def plain_bounds(self, version: str) -> PlainBounds:
-        """Of bare numbers and booleans: what a float, an integer, a boolean may be (inclusive).
+        """Of bare numbers and booleans: what a float, an integer, a boolean may be (inclusive), and may not.
 
         A reading within is ``VALID`` as it stands, which is what :meth:`check` says too; for all else
-        ask that. Most readings are such, and two comparisons are a tenth of its work.
+        ask that. Most readings are such, and three comparisons are a tenth of its work.
         """
         known = self._bounds.get(version)
         if known is None:
             if len(self._bounds) >= 64:
                 self._bounds.clear()
-            floats: dict[str, Bounds] = {}
-            integers: dict[str, Bounds] = {}
+            floats: dict[str, tuple[float, float, frozenset[Any]]] = {}
+            integers: dict[str, tuple[float, float, frozenset[Any]]] = {}
             for path, spec in self._specs(version).items():
-                if (
-                    spec.allowed is None
-                    and not spec.not_available
-                    and spec.datatype in _FLOATS | _INTEGERS.keys()
-                ):
-                    bounds = spec.bounds()
+                if spec.allowed is None and spec.datatype in _FLOATS | _INTEGERS.keys():
+                    bounds = (*spec.bounds(), spec.not_available)
                     integers[path] = bounds
                     if spec.datatype in _FLOATS:
                         floats[path] = bounds
-            booleans: dict[str, Bounds] = {
-                path: (False, True)
+            booleans: dict[str, tuple[float, float, frozenset[Any]]] = {
+                path: (False, True, frozenset())
                 for path, spec in self._specs(version).items()
                 if spec.datatype == "boolean"
             }

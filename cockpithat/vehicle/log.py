@@ -36,6 +36,7 @@ from cockpithat.vehicle.ring import RECORD_OVERHEAD, Parser, Record, Vehicle, in
 from cockpithat.vehicle.settings import SnapshotSettings
 from cockpithat.vehicle.states import Reading, StateWindow, Update
 
+_VALID = SignalQuality.VALID
 _SCALARS = frozenset({bool, int, float, str, type(None)})
 _REMEMBERED = 100_000  # vehicles evicted, and records rejected, that are still recognised
 
@@ -226,7 +227,7 @@ class SnapshotLog:
             version = raw.get("vss_version", "4.0")
             readings = self._readings(signals, version)
             paths.update(readings)
-            updates.append(Update(record.ts, readings, reset=record.kind == FULL))
+            updates.append(Update(record.ts, readings, record.kind == FULL))
         updates.sort(key=lambda update: update.ts)
         default = self.catalogue.default_age_ms
         ages = {path: self.catalogue.max_age_ms(path, version) for path in paths}
@@ -291,9 +292,8 @@ class SnapshotLog:
         of each signal only the last value up to the edge is left, and it is told from when it was said.
         """
         state = vehicle.base.until(edge_ms)
-        earlier = [record for _, record in in_time(vehicle.records, 0, edge_ms)]
-        resets = [place for place, record in enumerate(earlier) if record.kind != DELTA]
-        state.merge_all(earlier[resets[-1] if resets else 0 :])
+        resets = [raw[0] for raw in vehicle.records if raw[1] != DELTA and raw[0] <= edge_ms]
+        state.merge_all(record for _, record in in_time(vehicle.records, max(resets, default=0), edge_ms))
         base: dict[str, Any] = {}
         later: dict[int, dict[str, Any]] = {}
         last = -1
@@ -353,12 +353,13 @@ class SnapshotLog:
     def _readings(self, signals: dict[str, VssValue], version: str) -> dict[str, Reading]:
         check = self.catalogue.check
         plain = self.catalogue.plain_bounds(version)
+        of_kind = plain.get
         readings: dict[str, Reading] = {}
         for path, value in signals.items():
-            known = plain.get(type(value))
+            known = of_kind(value.__class__)
             bounds = None if known is None else known.get(path)
-            if bounds is not None and bounds[0] <= value <= bounds[1]:  # type: ignore[operator]
-                readings[path] = Reading(value, SignalQuality.VALID)
+            if bounds is not None and bounds[0] <= value <= bounds[1] and value not in bounds[2]:  # type: ignore[operator]
+                readings[path] = Reading(value, _VALID)
             else:
                 readings[path] = Reading(*check(path, value, version))
         return readings

@@ -16,8 +16,7 @@ class Reading(NamedTuple):
     quality: SignalQuality
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """Readings that one snapshot brought at ``ts`` (epoch ms, the vehicle's clock).
 
     ``reset`` says that whatever is not in ``readings`` is unknown from here on: a full snapshot

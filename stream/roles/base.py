@@ -268,6 +268,7 @@ class Unit(ABC):
             context.executor,
             failed=self._publication_failed,
             committed=lambda _: self._committed(),
+            interval_s=context.settings.worker.transaction_interval_ms / 1000,
         )
         self._publisher = publisher
         try:

@@ -18,12 +18,11 @@ def test_bounds_agree_with_the_check(version: str) -> None:
     plain = catalogue.plain_bounds(version)
     assert all(plain[kind] for kind in (float, int, bool))
     for kind in (float, int):
-        for path, (low, high) in plain[kind].items():
+        for path, (low, high, none) in plain[kind].items():
             edges = [edge for edge in (low, high, low - 1, high + 1) if math.isfinite(edge)]
-            for value in map(kind, (*TRIED, *edges)):
-                expected = (
-                    (value, SignalQuality.VALID) if low <= value <= high else (None, SignalQuality.INVALID)
-                )
+            for value in map(kind, (*TRIED, *edges, *none)):
+                good = low <= value <= high and value not in none
+                expected = (value, SignalQuality.VALID) if good else (None, SignalQuality.INVALID)
                 assert catalogue.check(path, value, version) == expected, path
     for path in plain[bool]:
         for answer in (False, True):
@@ -31,9 +30,10 @@ def test_bounds_agree_with_the_check(version: str) -> None:
 
 
 def test_what_no_number_can_be_is_left_to_the_check() -> None:
-    """Signals with a list of values, or with a reading that stands for none, have no bounds."""
+    """Signals with a list of values have no bounds; a reading that stands for none is named with them."""
     catalogue = SignalCatalogue.shipped()
     plain = catalogue.plain_bounds("4.0")
     for path in plain[int] | plain[float]:
         spec = catalogue.spec(path, "4.0")
-        assert spec is not None and spec.allowed is None and not spec.not_available
+        assert spec is not None and spec.allowed is None
+    assert plain[float]["Vehicle.Speed"][2] == {655.35, 511, 4095}
