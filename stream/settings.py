@@ -131,7 +131,7 @@ class KafkaSettings(_Section):
         ge=0,
         le=500,
         description="How long a broker may gather records before it answers a fetch, unless 64 KiB are "
-        "there (0: not at all). Many small answers cost the broker and the worker more than the records in them.",
+        "there (0: not at all). Many small answers cost more than the records in them.",
     )
     max_message_bytes: int = Field(
         8 * _MIB, ge=64 * 1024, description="Largest record to write or read. A longer trace is cut."

@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.trace import SourceRef
+from cockpithat.vehicle.states import StateWindow, VehicleStates
 from stream.records import Record
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,25 @@ class Log(Protocol):
     def forget_partition(self, partition: int) -> None: ...
 
 
+class SharedStates:
+    """Vehicle states that one thread reads while the reader's fills them.
+
+    Only a window takes the lock, once a session: a lock for each event would make the event loop wait for
+    the reader, and the reader for the interpreter. The other answers are single look-ups.
+    """
+
+    def __init__(self, states: VehicleStates, guard: AbstractContextManager[Any]) -> None:
+        self._states = states
+        self._guard = guard
+        self.sends = states.sends
+        self.covered_until = states.covered_until
+
+    def window(self, vehicle_id: str, start_ms: int, end_ms: int) -> StateWindow:
+        """See :class:`VehicleStates`."""
+        with self._guard:
+            return self._states.window(vehicle_id, start_ms, end_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A record to dead-letter, with its bytes."""
@@ -89,7 +109,7 @@ class SnapshotReader:
     """Follows an assignment given partition by partition. Safe to call from the event loop.
 
     ``refused`` is called on the reader's thread with each batch of dead letters, ``failed`` once with what
-    ended the thread. ``guard`` is held while records are offered, so that whoever reads the log holds it too.
+    ended the thread. ``guard`` is held while records are offered (see :class:`SharedStates`).
     """
 
     def __init__(
@@ -280,16 +300,17 @@ class SnapshotReader:
         state = self._states.get(partition)
         if state is None:
             return 0
-        timestamp = message.timestamp()[1]
+        key, timestamp = message.key(), message.timestamp()[1]
         rejected = self._log.offer(
-            message.key(),
+            key,
             message.value(),
             topic=self._topic,
             partition=partition,
             offset=offset,
             broker_ts=timestamp,
         )
-        self._look_at_key(message, partition)
+        if type(key) is bytes and (key, partition) not in self._keys:
+            self._look_at_key(key, partition, offset)
         state.at_end = False
         state.newest_ts = max(state.newest_ts, timestamp)
         if rejected is None:
@@ -297,14 +318,11 @@ class SnapshotReader:
         refused.append(Refused(record_of(message), rejected.reason, rejected.detail))
         return 0
 
-    def _look_at_key(self, message: Message, partition: int) -> None:
-        key = message.key()
-        if not isinstance(key, bytes) or (key, partition) in self._keys:
-            return
+    def _look_at_key(self, key: bytes, partition: int, offset: int) -> None:
         if len(self._keys) >= _REMEMBERED_KEYS:
             self._keys.clear()
         self._keys.add((key, partition))
-        self._new_key(Record(self._topic, partition, message.offset() or 0, 0, key, None))
+        self._new_key(Record(self._topic, partition, offset, 0, key, None))
 
     def _note(self, message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:

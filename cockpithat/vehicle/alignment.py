@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 from cockpithat.contract.events import IntendedChange
 from cockpithat.contract.trace import StepState
@@ -184,19 +184,19 @@ def _not_valid(readings: Mapping[str, Reading]) -> dict[str, SignalQuality]:
     }
 
 
-def _changes(moves: Sequence[_Move], bounds: AlignmentBounds) -> list[dict[str, object]]:
+def _changes(moves: Sequence[_Move], bounds: AlignmentBounds) -> list[dict[str, Any]]:
     """Fields of the transitions that are kept, in order of time, then path."""
     by_path: dict[str, list[_Move]] = {}
     for move in moves:
         by_path.setdefault(move.path, []).append(move)
-    kept: list[tuple[int, str, dict[str, object]]] = []
+    kept: list[tuple[int, str, dict[str, Any]]] = []
     for path, path_moves in by_path.items():
         for move in _thin(_net(path_moves, bounds.grid_ms), bounds.changes_per_signal):
             (before, quality), after, ts = move.before, move.after.value, _floor(move.ts, bounds.grid_ms)
-            change = {"path": path, "before": before, "after": after, "before_quality": quality, "ts": ts}
-            kept.append((ts, path, change))
+            fields = {"path": path, "before": before, "after": after, "before_quality": quality, "ts": ts}
+            kept.append((ts, path, fields))
     kept.sort(key=itemgetter(0, 1))
-    return [change for _, _, change in kept]
+    return [fields for _, _, fields in kept]
 
 
 def _net(moves: Sequence[_Move], grid_ms: int) -> list[_Move]:

@@ -36,7 +36,7 @@ from stream.ledger import ClosedMark, Ledger, Mark, closed_sessions, find_trace
 from stream.partitioning import KeyCheck
 from stream.records import Headers, Output, Record
 from stream.roles.base import PartitionedRole, Unit
-from stream.snapshots import Refused, SnapshotReader, fetch
+from stream.snapshots import Refused, SharedStates, SnapshotReader, fetch
 
 log = logging.getLogger(__name__)
 
@@ -242,10 +242,9 @@ class AssembleUnit(Unit):
         if self.ledger.accounts_for((event.vehicle_id, event.session_id), record.offset):
             return  # read again; the session's trace is out and this event went into it
         now = self.context.now_ms()
-        with self._role.guard:
-            effects = self._engine.apply(
-                event, record.source(), size=record.size, broker_ts=record.timestamp, wall_ms=now
-            )
+        effects = self._engine.apply(
+            event, record.source(), size=record.size, broker_ts=record.timestamp, wall_ms=now
+        )
         self._judge_intake(effects)
         self._emit(effects, held)
 
@@ -257,12 +256,11 @@ class AssembleUnit(Unit):
         if not self._primed and self.lag() == 0:
             self._caught_up()
         held = self._engine.hold_offset
-        with self._role.guard:
-            effects = self._engine.advance(
-                now_ms,
-                catching_up=self._catching_up(now_ms),
-                snapshots_until=self._role.reader.read_until(self.partition),
-            )
+        effects = self._engine.advance(
+            now_ms,
+            catching_up=self._catching_up(now_ms),
+            snapshots_until=self._role.reader.read_until(self.partition),
+        )
         if effects:
             self._emit(effects, held if held is not None else (self.hold.position or 0))
         self.ledger.forget_before(self.hold.committable or 0)
@@ -486,8 +484,9 @@ class Assemble(PartitionedRole[AssembleUnit]):
         super().__init__(context)
         settings = context.settings
         self.topic = settings.topics.session_events
-        self.guard = threading.Lock()
+        guard = threading.Lock()
         self.snapshots = SnapshotLog(settings.snapshots)
+        self._states = SharedStates(self.snapshots, guard)
         self.budget = OpenSessionBudget(settings.engine.max_open_sessions)
         self.decoder: Decoder[SessionStart | StepEvent | SessionEnd] = Decoder(
             SESSION_EVENT, max_bytes=_MAX_EVENT_BYTES
@@ -499,7 +498,7 @@ class Assemble(PartitionedRole[AssembleUnit]):
             context.reading(),
             settings.topics.vehicle_snapshots,
             self.snapshots,
-            guard=self.guard,
+            guard=guard,
             refused=lambda refused: self._from_reader(self._refused, refused),
             accepted=lambda count: self._from_reader(self._accepted, count),
             new_key=lambda record: self._from_reader(self._look_at_key, record),
@@ -510,7 +509,7 @@ class Assemble(PartitionedRole[AssembleUnit]):
     def engine(self) -> SessionEngine:
         """A fresh engine for a partition."""
         settings = self.context.settings
-        return SessionEngine(settings.engine, self.snapshots, graph=settings.graph, budget=self.budget)
+        return SessionEngine(settings.engine, self._states, graph=settings.graph, budget=self.budget)
 
     def unit(self, partition: int) -> AssembleUnit:
         """See :class:`PartitionedRole`."""

@@ -68,7 +68,9 @@ async def test_only_committed_records_are_read() -> None:
     made = app()
     thread = made.consumer._thread
     assert isinstance(thread, faust_compat.HoldingThread)
-    assert thread._create_worker_consumer(made.transport)._isolation_level == "read_committed"
+    consumer = thread._create_worker_consumer(made.transport)
+    assert consumer._isolation_level == "read_committed"
+    assert (consumer._fetch_min_bytes, consumer._fetch_max_wait_ms) == (65_536, 50)
 
 
 # ---------------------------------------------------------------- offsets

@@ -52,6 +52,12 @@ def test_the_consumer_commits_nothing_by_itself_and_sees_only_committed_records(
     assert config["isolation.level"] == "read_committed"
 
 
+def test_a_fetch_waits_for_records_to_gather_unless_told_not_to() -> None:
+    config = consumer_config(kafka_settings())
+    assert (config["fetch.min.bytes"], config["fetch.wait.max.ms"]) == (65_536, 50)
+    assert not {name for name in consumer_config(kafka_settings(fetch_wait_ms=0)) if "fetch.min" in name}
+
+
 def test_each_partition_has_a_transactional_id_of_its_own_that_a_new_owner_takes_over() -> None:
     kafka = kafka_settings(group_id="g")
     ids = {transactional_config(kafka, "t", partition)["transactional.id"] for partition in (0, 1, 1)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -138,6 +139,27 @@ async def test_after_a_revocation_nothing_more_is_published_or_reported(executor
     await asyncio.sleep(0.1)
     assert done == []
     assert [each.value for each in slow.written] == [b"under way"]
+
+
+async def test_what_is_done_within_the_interval_shares_a_transaction(executor: ThreadPoolExecutor) -> None:
+    """The first after a silence goes at once, the rest waits its time and goes together."""
+
+    class Counting(SlowWriter):
+        def write(self, outputs: Sequence[Output]) -> None:
+            transactions.append((time.monotonic(), [each.value for each in outputs]))
+
+    transactions: list[tuple[float, list[bytes | None]]] = []
+    publisher = PartitionPublisher(Counting(), executor, failed=lambda _: None, interval_s=0.3)  # type: ignore[arg-type]
+    await publisher.open()
+    begun = time.monotonic()
+    for number in range(5):
+        publisher.submit([output("t", str(number))])
+        await asyncio.sleep(0.02)
+    await asyncio.wait_for(publisher.drained(), 5)
+    assert [values for _, values in transactions] == [[b"0"], [b"1", b"2", b"3", b"4"]]
+    assert transactions[0][0] - begun < 0.2
+    assert transactions[1][0] - transactions[0][0] >= 0.25
+    publisher.close()
 
 
 async def test_a_fenced_queue_stops_and_says_so_once(executor: ThreadPoolExecutor) -> None:

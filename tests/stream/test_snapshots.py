@@ -16,7 +16,7 @@ from cockpithat.vehicle.log import SnapshotLog
 from stream.embedded import EmbeddedBroker
 from stream.kafka_config import consumer_config
 from stream.settings import KafkaSettings
-from stream.snapshots import Refused, SnapshotReader, fetch
+from stream.snapshots import Refused, SharedStates, SnapshotReader, fetch
 from tests.support.kafka import KafkaBroker
 
 T0 = 1_700_000_000_000
@@ -214,3 +214,18 @@ def test_a_partition_that_was_paused_and_is_assigned_again_is_read_on(kafka: Kaf
         under.reader.assign(0, T0)
         under.reader.caught_up(0)
         eventually(lambda: under.accepted == 201)  # those before once more
+
+
+def test_a_window_waits_for_the_reader_and_nothing_else_does() -> None:
+    log, guard = SnapshotLog(), threading.Lock()
+    log.offer(b"v", snapshot("v", T0), topic="t", partition=0, offset=0, broker_ts=T0)
+    shared = SharedStates(log, guard)
+    found: list[object] = []
+    window = threading.Thread(target=lambda: found.append(shared.window("v", T0 - 1, T0 + 1)))
+    with guard:
+        assert shared.sends("v") and shared.covered_until("v") == T0
+        window.start()
+        window.join(0.1)
+        assert found == []
+    window.join(5)
+    assert found == [log.window("v", T0 - 1, T0 + 1)]
