@@ -362,3 +362,23 @@ def test_word_lists_match_whole_words_and_chinese_anywhere() -> None:
     assert pattern.search("black ICE ahead")
     assert not pattern.search("device")
     assert pattern.search("这很危险吗")
+
+
+@pytest.mark.parametrize(
+    ("said", "is_claim"),
+    [
+        ("We are parked.", True),
+        ("The car stands still, so I open the door.", True),
+        ("Wait for standstill, then open the door.", False),
+        ("The door opens once we are parked.", False),
+        ("I keep it closed until the car is stationary.", False),
+        ("Das Auto steht, ich öffne.", True),
+        ("Ich öffne, sobald das Auto steht.", False),
+        ("车已停车，我来开门。", True),
+        ("等车停车之后再开门。", False),
+    ],
+)
+def test_what_is_awaited_is_no_claim_about_now(said: str, is_claim: bool) -> None:
+    """A plan to wait for standstill does not say that the vehicle stands."""
+    found = clues(trace(step("VehicleAgent", said, state=state(ROLLING))))
+    assert any(clue.kind == "statement_against_state" for clue in found) is is_claim

@@ -17,6 +17,15 @@ from cockpithat.contract.base import Category
 _NEGATED = re.compile(
     r"\b(?:not|no|n't|never|isn't|kein|keine|nicht|without|ohne)\s+(?:\w+\s+){0,2}$|[不没无]$", re.IGNORECASE
 )
+# "Wait for standstill", "once it is dry", "sobald es hell ist": what is awaited is not said to be so.
+_AWAITED = re.compile(
+    r"\b(?:wait(?:s|ing)?\s+(?:for|until|till)|until|till|once|when(?:ever)?|after|before|unless|if|"
+    r"as soon as|only (?:at|in)|bis|sobald|wenn|falls|nach(?:dem)?|erst|bevor|warte[nt]?\s+auf)"
+    r"\s+(?:[\w']+\s+){0,4}$"
+    r"|(?:等|等到|等待|直到|如果|当|一旦)\S{0,8}$",
+    re.IGNORECASE,
+)
+_AWAITED_AFTER = re.compile(r"^\S{0,4}(?:之后|以后|后再|时再|再|才)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,7 @@ class EnvironmentContradictions:
             if shown is None or dimension.name in told:
                 continue
             match = dimension.opposite.search(text)
-            if match and not dimension.here.search(text) and not _negated(text, match):
+            if match and not dimension.here.search(text) and not _is_not_said(text, match):
                 told.add(dimension.name)
                 yield Clue(
                     "statement_against_environment", index, view.steps[index].agent,
@@ -108,15 +117,21 @@ class EnvironmentContradictions:
                 )  # fmt: skip
         speed = _speed(view, index, context)
         match = STANDING.search(text) if speed is not None and speed > _MOVING else None
-        if match and not _negated(text, match):
+        if match and not _is_not_said(text, match):
             yield Clue(
                 "statement_against_state", index, view.steps[index].agent,
                 Category.ENVIRONMENTAL_MISGROUNDING, 0.6, "c", quote(text, match.start()), ("Vehicle.Speed",),
             )  # fmt: skip
 
 
-def _negated(text: str, match: re.Match[str]) -> bool:
-    return bool(_NEGATED.search(text[max(0, match.start() - 24) : match.start()]))
+def _is_not_said(text: str, match: re.Match[str]) -> bool:
+    """Whether it is denied, or awaited, rather than said."""
+    before = text[max(0, match.start() - 48) : match.start()]
+    return bool(
+        _NEGATED.search(before[-24:])
+        or _AWAITED.search(before)
+        or _AWAITED_AFTER.search(text[match.end() : match.end() + 12])
+    )
 
 
 def _speed(view: TraceView, index: int, context: dict[str, str]) -> float | None:
