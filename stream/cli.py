@@ -302,6 +302,17 @@ def train(arguments: tuple[str, ...]) -> None:
         raise SystemExit(code)
 
 
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def screening(arguments: tuple[str, ...]) -> None:
+    """Calibrate the screening of passed sessions. See `cockpithat screening --help`."""
+    from cockpithat.screening.command import screening_command
+
+    code = screening_command.main(list(arguments), prog_name="cockpithat screening", standalone_mode=False)
+    if code:
+        raise SystemExit(code)
+
+
 @cli.group()
 def topics() -> None:
     """Create or check the topics on a Kafka cluster."""

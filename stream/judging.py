@@ -227,7 +227,9 @@ class Judge:
         if suspicion is not None:
             made.append(_made(SUSPICION, suspicion.suspicion_id, suspicion))
         stage = Stage.ONLY if self._refiner is None else Stage.FIRST
-        summary = summary_for(trace, None).model_copy(update={"revision": stage.revision(trace.revision)})
+        summary = summary_for(trace, None, suspicion).model_copy(
+            update={"revision": stage.revision(trace.revision)}
+        )
         made.append(_made(SUMMARY, summary.summary_id, summary))
         facts = Facts(
             trace.trace_id,

@@ -145,6 +145,9 @@ class Metrics:
         self.alerts = counter("alerts", "Alerts written.", "asil")
         self.alerts_withheld = counter("alerts_withheld", "Alerts not written, by reason.", "reason")
         self.reviews = counter("reviews", "Review requests written.")
+        self.suspicions_withheld = counter(
+            "suspicions_withheld", "Suspicions beyond worker.suspicions_per_hour: only summaries name them."
+        )
         self.suspicions = counter("suspicions", "Silent hazards written for sessions that passed.", "asil")
         self.summaries = counter("summaries", "Session summaries written: the mark that a session is done.")
         self.transactions = counter("transactions", "Output transactions: committed or aborted.", "result")

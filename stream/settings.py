@@ -382,6 +382,12 @@ class WorkerSettings(_Section):
     metrics_interval_s: float = Field(
         60.0, ge=0, description="How often a record of all metrics is written to topics.metrics; 0: never."
     )
+    suspicions_per_hour: int = Field(
+        200,
+        ge=0,
+        description="Most suspicions of one input partition in an hour of Kafka timestamps, 0: no limit. "
+        "Those beyond are counted and named in the session's summary, without a record of their own.",
+    )
     transaction_interval_ms: int = Field(
         100,
         ge=0,

@@ -16,6 +16,7 @@ from cockpithat.consensus import Decision, decide, mechanical_resolution
 from cockpithat.contract.reports import Candidate, Report, RootCause, Suspicion
 from cockpithat.contract.trace import Trace
 from cockpithat.ranking.model import load_ranker
+from cockpithat.screening.model import Screening
 
 METHOD = "cockpithat"
 ANALYSTS = "local"
@@ -28,11 +29,12 @@ class LocalAttribution:
     analysts = ANALYSTS
 
     def __init__(self, settings: AttributionSettings | None = None) -> None:
-        """Loads and compiles the rules. Raises ``RulesError``."""
+        """Loads and compiles the rules. Raises ``RulesError``, ``ScreeningError``."""
         self.settings = settings or AttributionSettings()
         self.rules = self.settings.rules()
         self.engine = HazardEngine(self.rules)
         self.ranker = load_ranker(self.settings.ranker_file) if self.settings.ranker else None
+        self.screening = Screening(self.settings.screening)
         panel = [analyst.name for analyst in LOCAL_ANALYSTS]
         weights = self.ranker.digest if self.ranker is not None else None
         self.provenance = provenance_of(self.settings, self.rules, method=METHOD, panel=panel, ranker=weights)
@@ -78,10 +80,13 @@ class LocalAttribution:
         return self.judge(trace)
 
     def screen(self, trace: Trace) -> Suspicion | None:
-        """The suspicion of a passed session that left a hazard standing, if any."""
+        """The suspicion of a passed session that left a hazard standing, if its score is high enough.
+
+        The one function behind the stream and files; deterministic. See ``cockpithat.screening``.
+        """
         if trace.is_judged:
             return None
-        return suspicion_for(trace, self.engine.scan(trace).hazards(), self.rules.version)
+        return suspicion_for(trace, self.engine.scan(trace).hazards(), self.rules.version, self.screening)
 
 
 def rank_steps(

@@ -36,6 +36,7 @@ from cockpithat.contract.reports import (
     TokenUsage,
 )
 from cockpithat.contract.trace import Trace
+from cockpithat.screening.model import Screening
 
 ALERT_NAME = "CockpitHazard"
 _PAGED = frozenset({Asil.C, Asil.D})
@@ -358,10 +359,13 @@ def _review(report: Report, reasons: tuple[str, ...], *, withdrawn: bool = False
     )
 
 
-def suspicion_for(trace: Trace, hazards: Sequence[Hazard], rules_version: str) -> Suspicion | None:
+def suspicion_for(
+    trace: Trace, hazards: Sequence[Hazard], rules_version: str, screening: Screening
+) -> Suspicion | None:
     """A passed session that left a rated hazard standing; never an alert. ``None`` otherwise."""
     standing = tuple(h for h in hazards if h.active_at_end)
-    if trace.is_judged or not standing:
+    score = screening.score(standing)
+    if trace.is_judged or score is None:
         return None
     return Suspicion(
         suspicion_id=derived_id("suspicion", trace.trace_id),
@@ -371,11 +375,13 @@ def suspicion_for(trace: Trace, hazards: Sequence[Hazard], rules_version: str) -
         session_id=trace.session_id,
         asil=max((h.asil for h in standing), key=lambda a: a.rank),
         hazards=standing,
+        score=score,
+        screening=screening.digest,
         rules_version=rules_version,
     )
 
 
-def summary_for(trace: Trace, report: Report | None) -> SessionSummary:
+def summary_for(trace: Trace, report: Report | None, suspicion: Suspicion | None = None) -> SessionSummary:
     """The session's summary, written last. A session without steps is ``empty``."""
     if not trace.steps:
         status = SessionStatus.EMPTY
@@ -400,4 +406,5 @@ def summary_for(trace: Trace, report: Report | None) -> SessionSummary:
         vehicle_state=trace.vehicle_state,
         report_id=report.report_id if report is not None else None,
         asil=report.asil if report is not None else None,
+        suspicion=suspicion.asil if suspicion is not None else None,
     )

@@ -13,6 +13,7 @@ from cockpithat.analysis.rules import RuleSet, load_rules
 from cockpithat.calibration.method import CalibrationSettings
 from cockpithat.consensus import ConsensusSettings
 from cockpithat.panel.settings import PanelSettings
+from cockpithat.screening.model import ScreeningSettings
 
 
 class ReviewSettings(BaseModel):
@@ -53,6 +54,9 @@ class AttributionSettings(BaseModel):
         default_factory=ConsensusSettings, description="parameters of the panel's vote"
     )
     review: ReviewSettings = Field(default_factory=ReviewSettings, description="when a person must look")
+    screening: ScreeningSettings = Field(
+        default_factory=ScreeningSettings, description="which passed sessions become suspicions"
+    )
     max_evidence: int = Field(40, ge=1, le=1_000, description="evidence items in a report, the heaviest")
     max_candidates: int = Field(100, ge=1, le=10_000, description="ranked steps in a report")
     alert_url: str = Field(
@@ -77,12 +81,14 @@ class AttributionSettings(BaseModel):
 def config_digest(settings: AttributionSettings, rules: RuleSet, **more: Any) -> str:
     """SHA-256 (hex) of everything that may change a verdict, as canonical JSON.
 
-    The rules count by content and not by file name; where alerts point to does not count, nor does the panel:
-    the method that runs it passes what of it matters in ``more``. A calibration names the digest it is for.
+    The rules count by content and not by file name. Where alerts point to does not count, nor does the
+    screening of sessions that get no verdict, nor the panel: the method that runs it passes what of it
+    matters in ``more``. A calibration names the digest it is for.
     """
     content = {
         "settings": settings.model_dump(
-            mode="json", exclude={"rules_file", "ranker_file", "alert_url", "calibration", "panel"}
+            mode="json",
+            exclude={"rules_file", "ranker_file", "screening", "alert_url", "calibration", "panel"},
         ),
         "rules": rules.model_dump(mode="json", by_alias=True, exclude_none=True),
         **more,

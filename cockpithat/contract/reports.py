@@ -261,6 +261,13 @@ class Suspicion(WireModel):
     session_id: str
     asil: Asil
     hazards: tuple[Hazard, ...]
+    score: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="how often such a hazard was one indeed, on labelled sessions",
+    )
+    screening: str | None = Field(None, description="digest of the calibration behind the score")
     rules_version: str
     notice: str = INDICATIVE_NOTICE
 
@@ -301,6 +308,9 @@ class SessionSummary(WireModel):
     vehicle_state: VehicleStateCoverage = VehicleStateCoverage.NONE
     report_id: str | None = None
     asil: Asil | None = None
+    suspicion: Asil | None = Field(
+        None, description="rating of the suspicion, also where the limit on suspicions withheld its record"
+    )
     final: bool = True
     error: str | None = None
 

@@ -38,6 +38,7 @@ from stream.judging import ALERT, REPORT, REVIEW, SUMMARY, SUSPICION, Facts, Iss
 from stream.ledger import ClosedMark, Mark
 from stream.panels import PanelBounds, PanelJob, Panels
 from stream.pool import BoundedPool
+from stream.ratelimit import HourlyLimit
 from stream.records import Output, Record
 from stream.roles.base import PartitionedRole, Unit
 from stream.settings import ConfigurationError
@@ -181,6 +182,7 @@ class AttributeUnit(Unit):
 
     def __init__(self, role: Attribute, partition: int) -> None:
         self._role = role
+        self._suspicions = HourlyLimit(role.context.settings.worker.suspicions_per_hour)
         super().__init__(role.context, role.topic, partition)
 
     def read_back_from(self) -> Sequence[str]:
@@ -237,10 +239,14 @@ class AttributeUnit(Unit):
         key = judged.vehicle_id.encode("utf-8", "surrogatepass")
         # A summary is written with everything of its revision or not at all, and is what a new owner knows.
         is_out = any(m.topic == SUMMARY and self.ledger.has(m.identity, m.revision) for m in judged.made)
-        is_first = judged.facts is None or judged.facts.stage is not Stage.LAST
+        written: list[str] = []
         for made in judged.made:
             if is_out or self.ledger.has(made.identity, made.revision):
                 continue  # the same trace came twice, or its panel was still to come when the owner changed
+            if made.topic == SUSPICION and not self._suspicions.allows(record.timestamp):
+                self._withhold(judged.facts)
+                continue
+            written.append(made.topic)
             is_last = made.topic == SUMMARY and not judged.panel_follows
             topic = getattr(self.context.settings.topics, made.topic)
             mark = self.ledger.mark(made.identity, record.offset, revision=made.revision, last=is_last)
@@ -252,8 +258,16 @@ class AttributeUnit(Unit):
             closed = ClosedMark.read(record.headers) if is_first else None
             headers = closed.headers() if closed is not None else ()
             pairs.append((Output(topic, partition, key, made.value, headers), mark))
-        told = None if is_out else (judged.facts, [made.topic for made in judged.made])
-        self.submit(pairs, held=ticket, committed=told)
+        self.submit(pairs, held=ticket, committed=None if is_out else (judged.facts, written))
+
+    def _withhold(self, facts: Facts | None) -> None:
+        """The summary says that there was a suspicion; its record does not go out."""
+        self.context.metrics.suspicions_withheld.inc()
+        if facts is not None:
+            log.warning(
+                "suspicion withheld: more than worker.suspicions_per_hour",
+                extra={"trace_id": facts.trace_id, "asil": facts.suspicion},
+            )
 
     def published(self, marks: Sequence[Mark], tag: object) -> None:
         """Count what is out."""

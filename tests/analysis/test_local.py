@@ -240,8 +240,8 @@ class TestSilentHazards:
     def test_a_failed_session_is_judged_and_not_suspected(self, local: LocalAttribution) -> None:
         assert local.screen(lights_off()) is None
         hazards = local.examine(lights_off()).hazards.hazards()
-        assert suspicion_for(lights_off(), hazards, "1.0.0") is None
-        assert suspicion_for(lights_off(failed=False), hazards, "1.0.0") is not None
+        assert suspicion_for(lights_off(), hazards, "1.0.0", local.screening) is None
+        assert suspicion_for(lights_off(failed=False), hazards, "1.0.0", local.screening) is not None
 
     def test_a_hazard_that_is_over_leaves_no_suspicion(self, local: LocalAttribution) -> None:
         dark = {**NIGHT_DRIVE, LOW_BEAM: False}

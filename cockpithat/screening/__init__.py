@@ -1,0 +1,1 @@
+"""Which passed sessions become suspicions: a score of their hazards, a threshold by false alarms."""

@@ -1,0 +1,45 @@
+"""``cockpithat screening``: how passed sessions are screened, from labelled ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_RATES = (0, 5, 10, 20, 30, 50, 100, 1000)
+
+
+@click.command("screening")
+@click.argument(
+    "folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False)
+)
+@click.option(
+    "--rules",
+    "rules_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Hazard rules in place of the product's own.",
+)
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Calibration file to write."
+)
+def screening_command(folders: tuple[Path, ...], rules_file: Path | None, out: Path) -> None:
+    """Calibrate the screening of passed sessions on FOLDERS that `simulate` wrote.
+
+    Hold-out families are left out. Name the file in attribution.screening.calibration; the rate of false
+    alarms is attribution.screening.false_alarms_per_1000.
+    """
+    from cockpithat.screening.fit import calibrate
+
+    try:
+        calibration = calibrate(folders, rules_file)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    out.write_text(calibration.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    click.echo(
+        f"{calibration.safe_sessions} safe sessions, {len(calibration.safe_scores)} of which left a hazard "
+        f"standing; {calibration.hazardous_sessions} hazardous ones"
+    )
+    for rate in _RATES:
+        threshold = calibration.threshold(rate)
+        click.echo(f"{rate:5} false alarms per 1,000: score above {max(threshold, 0.0):.3f}")
+    click.echo(f"calibration in {out}")

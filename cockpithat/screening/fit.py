@@ -1,0 +1,82 @@
+"""A calibration of the screening from labelled sessions that counted as a success."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cockpithat.analysis.hazards import HazardEngine
+from cockpithat.analysis.rules import load_rules
+from cockpithat.contract.base import Asil
+from cockpithat.formats.base import ReadOptions
+from cockpithat.formats.registry import load
+from cockpithat.ranking.labelled import HELD_OUT, TRAINING
+from cockpithat.screening.model import ScreeningCalibration, Seen, Standing, score_of, standing
+from cockpithat.simulator.benchmark import TRACES_FOLDER, read_labels
+from cockpithat.simulator.session import held_out_families
+
+
+class Screened(NamedTuple):
+    """A labelled session: what it left standing, and whether that was a hazard indeed."""
+
+    left: tuple[Standing, ...]
+    hazardous: bool
+
+
+def sessions(folder: Path, engine: HazardEngine, families: str = TRAINING) -> Iterator[Screened]:
+    """Passed sessions and silent hazards of a simulated benchmark, of one kind of families."""
+    held = held_out_families()
+    for label in read_labels(folder):
+        if label.kind == "failed" or (label.scenario.family in held) != (families == HELD_OUT):
+            continue
+        file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
+        (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))
+        yield Screened(standing(engine.scan(trace).hazards()), label.kind == "silent_hazard")
+
+
+def calibrate(folders: Sequence[Path], rules_file: Path | None = None) -> ScreeningCalibration:
+    """From folders that ``cockpithat simulate`` wrote; hold-out families are left out.
+
+    Raises ``ValueError`` when there is no safe session, ``RulesError`` for a rules file that is wrong.
+    """
+    rules = load_rules(rules_file)
+    engine = HazardEngine(rules)
+    rows = [row for folder in folders for row in sessions(folder, engine)]
+    return fit(rows, rules_version=rules.version, source=f"{len(folders)} simulated benchmarks")
+
+
+def fit(rows: Iterable[Screened], *, rules_version: str, source: str = "") -> ScreeningCalibration:
+    """The calibration of labelled sessions. Raises ``ValueError`` when none of them is safe."""
+    rows = list(rows)
+    safe = [row for row in rows if not row.hazardous]
+    if not safe:
+        raise ValueError("no safe session found: give folders written with --passed and --silent-hazards")
+    by_rule: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    by_asil: defaultdict[Asil, list[int]] = defaultdict(lambda: [0, 0])
+    for row in rows:
+        for hazard in row.left:
+            by_rule[hazard.rule][not row.hazardous] += 1
+            by_asil[hazard.asil][not row.hazardous] += 1
+    rules = {name: Seen(hazardous=counts[0], safe=counts[1]) for name, counts in sorted(by_rule.items())}
+    asils = {asil: Seen(hazardous=counts[0], safe=counts[1]) for asil, counts in sorted(by_asil.items())}
+    # A session must not vouch for itself: each is scored by what the others showed.
+    scores = [_score_without(row, rules, asils) for row in safe if row.left]
+    return ScreeningCalibration(
+        rules_version=rules_version,
+        safe_sessions=len(safe),
+        hazardous_sessions=len(rows) - len(safe),
+        rules=rules,
+        asils=asils,
+        safe_scores=tuple(sorted(scores, reverse=True)),
+        source=source,
+    )
+
+
+def _score_without(row: Screened, rules: dict[str, Seen], asils: dict[Asil, Seen]) -> float:
+    rules, asils = dict(rules), dict(asils)
+    for hazard in row.left:
+        rules[hazard.rule] = rules[hazard.rule].without(row.hazardous)
+        asils[hazard.asil] = asils[hazard.asil].without(row.hazardous)
+    return score_of(row.left, rules, asils)

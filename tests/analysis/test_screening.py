@@ -1,0 +1,104 @@
+"""Which passed sessions become suspicions: the score of what they left standing, and the threshold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cockpithat.attribution import AttributionSettings, LocalAttribution
+from cockpithat.contract.base import Asil
+from cockpithat.screening.fit import Screened, fit
+from cockpithat.screening.model import (
+    ScreeningError,
+    ScreeningSettings,
+    Standing,
+    own_calibration,
+    read_calibration,
+)
+from tests.analysis.traces import lights_off
+
+SURE, DOUBTFUL = Standing("lights", Asil.C), Standing("dome_light", Asil.QM)
+
+
+def rows() -> list[Screened]:
+    """100 safe sessions, ten of which left a light on inside; 30 hazardous ones."""
+    return [
+        *[Screened((), False)] * 89,
+        *[Screened((DOUBTFUL,), False)] * 10,
+        Screened((SURE,), False),
+        *[Screened((SURE,), True)] * 20,
+        *[Screened((DOUBTFUL,), True)] * 5,
+        *[Screened((), True)] * 5,
+    ]
+
+
+def test_a_hazard_that_was_mostly_real_scores_higher_than_one_that_was_mostly_not() -> None:
+    calibration = fit(rows(), rules_version="1")
+    # Of 21 sessions with it 20 were hazardous; its ASIL, seen nowhere else, says (20 + 1) / (21 + 2) = 0.913.
+    assert calibration.score([SURE]) == round((20 + 2 * 21 / 23) / (21 + 2), 6)
+    assert calibration.score([DOUBTFUL]) == round((5 + 2 * 6 / 17) / (15 + 2), 6)
+    assert calibration.score([DOUBTFUL, SURE]) == calibration.score([SURE])
+    assert calibration.score([]) == 0.0
+    # Of a rule that was never seen, its ASIL speaks; of an ASIL that was not seen either, nothing does.
+    assert calibration.score([Standing("new", Asil.C)]) == round(21 / 23, 6)
+    assert calibration.score([Standing("new", Asil.D)]) == 0.5
+
+
+def test_a_safe_session_does_not_vouch_for_itself() -> None:
+    alone = fit([Screened((SURE,), False), Screened((), False)], rules_version="1")
+    assert alone.safe_scores == (0.5,)  # as if the rule had never been seen
+    assert alone.score([SURE]) < 0.5
+
+
+@pytest.mark.parametrize(("rate", "allowed"), [(0, 0), (9, 0), (10, 1), (109, 11), (500, 11), (1000, 11)])
+def test_no_more_safe_sessions_are_told_of_than_the_rate_allows(rate: float, allowed: int) -> None:
+    """floor(rate / 1000 * 101) of the 100 safe ones at most; all eleven with a hazard from 109 on."""
+    calibration = fit(rows(), rules_version="1")
+    told = sum(score > calibration.threshold(rate) for score in calibration.safe_scores)
+    assert told <= allowed
+    if rate in (0, 10, 109, 1000):
+        assert told == allowed
+
+
+def test_the_rate_decides_what_a_passed_session_becomes() -> None:
+    """Driving on without light at night is told of at any rate that lets anything through."""
+
+    def screened(rate: float) -> bool:
+        screening = ScreeningSettings(false_alarms_per_1000=rate)
+        return LocalAttribution(AttributionSettings(screening=screening)).screen(trace) is not None
+
+    trace = lights_off(failed=False)
+    assert screened(1000) and screened(20)
+    suspicion = LocalAttribution().screen(trace)
+    assert suspicion is not None and suspicion.score is not None
+    assert suspicion.screening == own_calibration().digest
+    thresholds = [own_calibration().threshold(rate) for rate in (0, 20, 100, 1000)]
+    assert thresholds == sorted(thresholds, reverse=True)
+
+
+def test_the_shipped_calibration_is_of_the_shipped_rules() -> None:
+    assert own_calibration().rules_version == LocalAttribution().rules.version
+
+
+def test_the_screening_changes_no_verdict_and_no_digest() -> None:
+    other = AttributionSettings(screening=ScreeningSettings(false_alarms_per_1000=1000))
+    one, two = LocalAttribution().judge(lights_off()), LocalAttribution(other).judge(lights_off())
+    assert one.provenance == two.provenance
+    assert one.model_copy(update={"seconds": 0}) == two.model_copy(update={"seconds": 0})
+
+
+def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    with pytest.raises(ScreeningError, match=r"c\.json: cannot be read"):
+        read_calibration(file)
+    file.write_text('{"format": "something"}')
+    with pytest.raises(ScreeningError, match=r"c\.json: format: .*cockpithat screening"):
+        read_calibration(file)
+    file.write_text(own_calibration().model_dump_json())
+    assert read_calibration(file) == own_calibration()
+
+
+def test_without_safe_sessions_there_is_no_rate_to_keep() -> None:
+    with pytest.raises(ValueError, match="no safe session"):
+        fit([Screened((SURE,), True)], rules_version="1")
