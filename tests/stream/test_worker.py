@@ -78,6 +78,34 @@ def test_sessions_in_reports_and_summaries_out(cluster: Cluster, tmp_path: Path)
     }
 
 
+def test_suspicions_beyond_the_limit_are_counted_and_named_in_the_summary(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """Three cars drive on at night without light, as asked; one suspicion an hour may go out."""
+    cluster = Cluster(kafka, partitions=1, overrides={"worker": {"suspicions_per_hour": 1}})
+    start = now() - 10_000
+    for number in range(3):
+        name, vehicle = f"dark-{number}", f"v{number}"
+        events = session(vehicle, name, start_ts=start, failed=False)
+        events[2] |= {
+            "text": "Switching the low beam off.",
+            "intended": [{"path": "Vehicle.Body.Lights.Beam.Low.IsOn", "value": False}],
+            "environment": {"light": "night", "speed_kmh": 96},
+        }
+        cluster.send(events)
+    with worker(cluster, tmp_path) as running:
+        summaries = cluster.wait("sessions", 3)
+        running.wait_ready()
+        metrics = running.get("/metrics")[1]
+    assert [body["status"] for body in summaries] == ["passed"] * 3
+    ratings = {body["suspicion"] for body in summaries}
+    (suspicion,) = cluster.read("suspicions")
+    assert ratings == {suspicion["asil"]}
+    assert suspicion["session_id"] == "dark-0" and 0 < suspicion["score"] <= 1
+    assert "cockpithat_suspicions_withheld_total 2.0" in metrics
+    assert running.log.read_text().count("suspicion withheld") == 2
+
+
 def test_a_killed_worker_loses_nothing_and_repeats_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
     """200 interleaved sessions; two SIGKILLs while traces and reports are on their way."""
     cluster = Cluster(kafka, overrides={"kafka": {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 900}})
