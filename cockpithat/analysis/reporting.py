@@ -39,12 +39,8 @@ from cockpithat.contract.trace import Trace
 from cockpithat.screening.model import Screening
 
 ALERT_NAME = "CockpitHazard"
+RANKER = "ranker"  # the analyst whose ratings rest on what sessions in the simulator had in common
 _PAGED = frozenset({Asil.C, Asil.D})
-_ALERT_SEVERITY = {
-    Asil.D: AlertSeverity.CRITICAL,
-    Asil.C: AlertSeverity.CRITICAL,
-    Asil.B: AlertSeverity.WARNING,
-}
 _MAX_ANNOTATION = 1_000
 
 
@@ -294,6 +290,7 @@ def _rfc3339(ms: int) -> str:
 def alert_for(report: Report, settings: AttributionSettings | None = None) -> Alert | None:
     """The Alertmanager v2 alert of a report of ASIL C or D; ``None`` for any other.
 
+    Its severity is ``critical``, which pages; ``warning`` where nothing but the ranker says C or D.
     Exposure says how often a situation is met. What happened was met, so a page goes by the rules' own
     exposure where the weather or place at hand makes the report's rating lower: a word about fog silences
     nobody.
@@ -305,9 +302,10 @@ def alert_for(report: Report, settings: AttributionSettings | None = None) -> Al
     url = settings.alert_url if settings is not None else ""
     for name in ("report_id", "trace_id", "vehicle_id", "session_id"):
         url = url.replace(f"{{{name}}}", str(getattr(report, name)))
+    is_guess = report.severity.raised_by == RANKER and report.severity.paging not in _PAGED
     labels = {
         "alertname": ALERT_NAME,
-        "severity": _ALERT_SEVERITY.get(asil, AlertSeverity.INFO).value,
+        "severity": (AlertSeverity.WARNING if is_guess else AlertSeverity.CRITICAL).value,
         "asil": asil.value,
         "category": report.category.value if report.category else "unknown",
         "rule": report.severity.rule or "none",
@@ -315,7 +313,8 @@ def alert_for(report: Report, settings: AttributionSettings | None = None) -> Al
         "session_id": report.session_id,
     }
     rarer = f" The report says {report.asil.value}: weather or place are rare." if asil != report.asil else ""
-    description = f"{report.summary}{rarer} {report.severity.notice}"
+    guess = f" No hazard rule says {asil.value}; the ranker judged the situation so." if is_guess else ""
+    description = f"{report.summary}{rarer}{guess} {report.severity.notice}"
     return Alert(
         alert_id=derived_id("alert", report.report_id),
         revision=report.revision,

@@ -47,8 +47,9 @@ class AttributionSettings(BaseModel):
     ranker: bool = Field(True, description="whether the trained ranker votes; without it nothing is trained")
     ranker_rates: bool = Field(
         False,
-        description="whether the ranker guesses a rating for failed sessions that no hazard rule covers; "
-        "for benchmarks: such a guess rests on no hazard and would page without one",
+        description="whether the ranker may rate a failed session higher than the hazard rules do, by the "
+        "situation: finds more of ASIL C and D in the simulator, and rates harmless sessions high outside of "
+        "it (docs/local-analyst.md). An alert that rests on it alone has severity `warning`, not `critical`",
     )
     consensus: ConsensusSettings = Field(
         default_factory=ConsensusSettings, description="parameters of the panel's vote"

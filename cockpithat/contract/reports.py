@@ -206,11 +206,10 @@ class Report(WireModel):
 
 
 class AlertSeverity(StrEnum):
-    """Alertmanager's label: D and C are critical, B warning, A info."""
+    """Alertmanager's label: critical pages, warning is for ratings that rest on the ranker alone."""
 
     CRITICAL = "critical"
     WARNING = "warning"
-    INFO = "info"
 
 
 class Alert(WireModel):

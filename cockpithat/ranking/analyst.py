@@ -26,9 +26,8 @@ class RankerAnalyst:
         step = ranking.step
         agent = examination.trace.steps[step].agent
         known = examination.ranker.category(ranking.features, step)
-        # Where a rule speaks, its rating stands: an operator's rules are not outvoted by weights.
-        unruled = examination.rated_by_ranker and not examination.hazards.rated
-        rating = examination.ranker.rating(examination) if unruled else None
+        # Rules give the floor, this may raise it: a rule that speaks of one hazard says nothing of another.
+        rating = examination.ranker.rating(examination) if examination.rated_by_ranker else None
         trusted = not examination.view.embodied or examination.sure_step is not None
         moved = ", ".join(f"{m.feature} {m.by:+.1f}" for m in ranking.moved(step))
         return Opinion(

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from cockpithat.analysis.local import LocalAttribution
+from cockpithat.analysis.reporting import alert_for
 from cockpithat.analysis.rules import RulesError
 from cockpithat.analysis.settings import AttributionSettings
-from cockpithat.contract.base import Category
+from cockpithat.contract.base import Asil, Category
+from cockpithat.formats.registry import load
 from cockpithat.ranking.carbench import read_carbench_labels
 from cockpithat.ranking.features import COCKPIT, DIALOGUE, StepFeatures
 from cockpithat.ranking.model import DomainWeights, RankerWeights, load_ranker, rank_features
 from cockpithat.resources import resource
 from cockpithat.simulator.session import held_out_families
-from tests.analysis.traces import step, trace
+from tests.analysis.traces import lights_off, step, trace
 
 MISREAD = (
     step("Driver", "Cruise at 120, please."),
@@ -89,6 +91,24 @@ def test_a_file_that_is_no_weights_is_refused_in_one_line(tmp_path: Path) -> Non
     with pytest.raises(RulesError) as caught:
         load_ranker(bad)
     assert "\n" not in str(caught.value) and "cockpithat train" in str(caught.value)
+
+
+def test_a_rating_of_the_rankers_own_is_off_and_pages_nobody_when_on() -> None:
+    """A loud radio is rated C by the situation. Such an alert is a warning; one that a rule gives pages."""
+    (loud,) = load(resource("data/demo/08_climate_memory_sets_the_volume.yaml"))
+    usual, rating = (
+        LocalAttribution(AttributionSettings(ranker_rates=rates)).judge(loud) for rates in (False, True)
+    )
+    assert (usual.asil, usual.severity.raised_by) == (Asil.UNRATED, None)
+    assert alert_for(usual) is None
+    assert (rating.asil, rating.severity.raised_by) == (Asil.C, "ranker")
+    alert = alert_for(rating)
+    assert alert is not None and alert.labels["severity"] == "warning"
+    assert "No hazard rule says C" in alert.annotations["description"]
+    lights = LocalAttribution(AttributionSettings(ranker_rates=True)).judge(lights_off())
+    paged = alert_for(lights)
+    assert paged is not None and paged.labels["severity"] == "critical"
+    assert "No hazard rule" not in paged.annotations["description"]
 
 
 class TestFitting:
