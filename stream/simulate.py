@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 import click
 
@@ -56,6 +57,10 @@ def _stream_command(arguments: list[str]) -> int:
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Draws the sessions.")
 @click.option("--language", type=click.Choice(LANGUAGES), help="One language for all sessions.")
 @click.option(
+    "--families", default="published", show_default=True, type=click.Choice(["published", "unseen"]),
+    help="The sixteen families, or the second hold-out set.",
+)  # fmt: skip
+@click.option(
     "--rate", default=1000.0, show_default=True, type=click.FloatRange(min=0),
     help="Records a second; 0 sends without waiting.",
 )  # fmt: skip
@@ -67,6 +72,7 @@ def _stream(
     silent_hazards: int,
     seed: int,
     language: str | None,
+    families: Literal["published", "unseen"],
     rate: float,
     bootstrap_servers: str | None,
 ) -> int:
@@ -77,7 +83,12 @@ def _stream(
         else load_settings()
     )
     wanted = SimulateSettings(
-        traces=traces, passed=passed, silent_hazards=silent_hazards, seed=seed, language=language
+        traces=traces,
+        passed=passed,
+        silent_hazards=silent_hazards,
+        seed=seed,
+        language=language,
+        families=families,
     )
     try:
         sessions = list(simulate(wanted))

@@ -6,18 +6,20 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from cockpithat._version import __version__
 from cockpithat.simulator.annotators import AnnotatorSettings, draw_sample
-from cockpithat.simulator.builder import Builder, Wish, wishes
+from cockpithat.simulator.builder import Builder, Wish, scenario_key, wishes
 from cockpithat.simulator.dice import Dice
+from cockpithat.simulator.families import FAMILIES
 from cockpithat.simulator.labels import SessionLabel
 from cockpithat.simulator.marginals import published
 from cockpithat.simulator.session import Sampling, SimulatedSession, to_session
+from cockpithat.simulator.unseen_families import UNSEEN_FAMILIES
 
 LABELS_FILE = "labels.jsonl"
 TRACES_FOLDER = "traces"
@@ -25,6 +27,11 @@ MANIFEST_FILE = "manifest.json"
 NOTICE = (
     "Simulated sessions: no part is real telemetry, the source kinds name styles, the annotators are "
     "programs and their agreement is a setting. Labels are computed by replay."
+)
+
+UNSEEN_NOTICE = (
+    "Families of the second hold-out set: written without sight of any rule of an analyst, for measuring "
+    "only, never for training."
 )
 
 
@@ -38,6 +45,9 @@ class SimulateSettings(BaseModel):
     silent_hazards: int = Field(0, ge=0, description="sessions that leave a hazard and report success")
     seed: int = Field(0, ge=0, description="everything follows from it")
     language: str | None = Field(None, description="one language for all: en, de or zh")
+    families: Literal["published", "unseen"] = Field(
+        "published", description="the sixteen families, or the second hold-out set (`unseen_families`)"
+    )
     annotators: AnnotatorSettings = Field(default_factory=AnnotatorSettings)
 
 
@@ -47,10 +57,12 @@ def simulate(settings: SimulateSettings) -> Iterator[SimulatedSession]:
     Kinds follow each other (failed, silent hazards, passed); within a kind the order says nothing.
     Raises ``NoScenarioError`` when a wish cannot be met.
     """
-    plan = wishes(settings.seed, settings.traces, settings.passed, settings.silent_hazards)
-    builder = Builder(settings.seed, settings.language)
+    unseen = settings.families == "unseen"
+    key = scenario_key(settings.seed, unseen)
+    plan = wishes(key, settings.traces, settings.passed, settings.silent_hazards)
+    builder = Builder(key, settings.language, UNSEEN_FAMILIES if unseen else FAMILIES)
     failed = [wish.number for wish in plan if wish.category is not None and not wish.silent]
-    dice = Dice(settings.seed, "protocol")
+    dice = Dice(key, "protocol")
     again = draw_sample(len(failed), settings.annotators.reannotated, dice, "again")
     # The rest of whom a share is audited are the A and B traces; C and D are audited anyway.
     low = [i for i in range(len(failed)) if _is_low(plan[i])]
@@ -82,11 +94,12 @@ def write(sessions: Iterable[SimulatedSession], out: Path, settings: SimulateSet
                     trace_file.write(orjson.dumps(line) + b"\n")
             label_file.write(orjson.dumps(session.label.model_dump(mode="json", exclude_none=True)) + b"\n")
             labels.append(session.label)
+    unseen = settings.families == "unseen"
     manifest = {
         "benchmark": "CockpitBench",
         "version": __version__,
-        "notice": NOTICE,
-        "settings": settings.model_dump(mode="json"),
+        "notice": f"{NOTICE} {UNSEEN_NOTICE}" if unseen else NOTICE,
+        "settings": settings.model_dump(mode="json", exclude=None if unseen else {"families"}),
         "counts": count(labels),
     }
     text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from statistics import NormalDist
@@ -67,7 +67,12 @@ def turn_targets(count: int, m: Marginals) -> list[int]:
     return turns
 
 
-def wishes(seed: int, failed: int, passed: int = 0, silent: int = 0) -> list[Wish]:
+def scenario_key(seed: int, unseen: bool) -> int | str:
+    """What draws go by: the seed, and for the unseen families a name of their own beside it."""
+    return f"unseen/{seed}" if unseen else seed
+
+
+def wishes(seed: int | str, failed: int, passed: int = 0, silent: int = 0) -> list[Wish]:
     """The wish list of a benchmark: the published marginals, scaled when ``failed`` is not 212."""
     m, dice = published(), Dice(seed, "wishes")
     table = dict(solve())
@@ -115,9 +120,12 @@ def _dealt(shares: Mapping[str, float], count: int, dice: Dice, name: str) -> li
 class Builder:
     """Builds scenarios one after the other and spreads families and variants evenly."""
 
-    def __init__(self, seed: int, language: str | None = None) -> None:
+    def __init__(
+        self, seed: int | str, language: str | None = None, choice: Sequence[Family] = FAMILIES
+    ) -> None:
         self.seed = seed
         self.language = language
+        self.choice = tuple(choice)
         self.families: Counter[str] = Counter()
         self.variants: Counter[tuple[Category, str]] = Counter()
 
@@ -204,7 +212,7 @@ class Builder:
         return dice.weighted(known, weights, "variant")
 
     def _family(self, variant: Variant | None, dice: Dice) -> Family:
-        fitting = [f for f in FAMILIES if variant is None or variant.fits(f)]
+        fitting = [f for f in self.choice if variant is None or variant.fits(f)]
         weights = [1.0 / (1 + self.families[f.name]) ** 2 for f in fitting]
         return dice.weighted(fitting, weights, "family")
 
@@ -275,7 +283,7 @@ def _scheduled(scenario: Scenario) -> tuple[Scenario, Run]:
 
 def _lengthen(scenario: Scenario, wish: Wish, dice: Dice) -> Scenario:
     """Adds side conversations until the session is as long as wished."""
-    clashes = CLASHES.get(scenario.family, frozenset())
+    clashes = CLASHES.get(scenario.family, frozenset()) | scenario.of_family.clashes
     names = [name for name in SIDES if name not in clashes]
     # Where in the session side conversations tend to fall differs from session to session.
     weights = [dice.uniform(0.2, 3.0, "slot", slot) for slot in range(6)]

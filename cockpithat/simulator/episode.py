@@ -70,8 +70,8 @@ class Episode:
         self.record = record
         self.correct_at = correct_at
         self.cast: Cast = cast(scenario.roster, Dice(scenario.seed, "cast"))
-        self.tools = Toolbox.of(Dice(scenario.seed, "tools"))
-        self.pack: Pack = pack(scenario.language)
+        self.tools = Toolbox.of(Dice(scenario.seed, "tools"), unseen=self.family.unseen)
+        self.pack: Pack = pack(scenario.language, self.family.unseen)
         self.steps: list[Draft] = []
         self.fault_step: int | None = None
         self.struck = False
@@ -114,6 +114,8 @@ class Episode:
             schedule=schedule,
             ripple=Dice(s.seed, "ripple").uniform(0.2, 0.9, "ripple"),
             recorder=self._snapshot if self.record else None,
+            follow=case.follow,
+            extended=self.family.unseen,
         )
 
     def _dangerous_again(self, signals: Mapping[str, VssValue], scene: Mapping[str, Any]) -> list[Write]:

@@ -19,7 +19,7 @@ from typing import Any
 from cockpithat.contract.vehicle import VssValue
 from cockpithat.simulator.dice import Dice
 from cockpithat.simulator.situations import Situation
-from cockpithat.simulator.world import SCENE_PREFIX, Hazard, Write
+from cockpithat.simulator.world import SCENE_PREFIX, Follow, Hazard, Write
 
 Signals = Mapping[str, VssValue]
 Scene = Mapping[str, Any]
@@ -89,6 +89,7 @@ class Case:
     danger: tuple[Write, ...] = ()
     calm: tuple[Write, ...] = ()
     arrival: tuple[Write, ...] = ()  # events: what comes when the danger is reached
+    follow: Follow | None = None  # what else the car does by itself, tick by tick
     values: Mapping[str, Any] = field(default_factory=dict)  # for wording: "wrong" and "right"
 
 
@@ -110,6 +111,10 @@ class Family:
     hold_ms: int = 600
     arrival_lag_ms: int = 2500  # events: how long the danger takes to bite once it is reached
     withdrawable: bool = False
+    exposure_cap: int = 4  # how often drivers are in the family's own situation, whatever road and weather
+    exposure_note: str = ""
+    clashes: frozenset[str] = frozenset()  # side conversations that would touch what the story is about
+    unseen: bool = False  # of the second hold-out set (``unseen_families``)
 
     def situation(self, dice: Dice) -> Situation:
         """A situation that this family can happen in."""

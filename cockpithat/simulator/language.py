@@ -22,10 +22,16 @@ class _Slots(dict[str, Any]):
 
 
 class Pack:
-    """All templates of one language: ``acts`` for everybody, ``families`` for what a family is about."""
+    """All templates of one language: ``acts`` for everybody, ``families`` for what a family is about.
 
-    def __init__(self, language: str) -> None:
+    The unseen families have their own, and their cockpits word the acts of the main story in their own way.
+    """
+
+    def __init__(self, language: str, unseen: bool = False) -> None:
         raw = yaml.safe_load(read_resource(f"data/simulator/text/{language}.yaml"))
+        if unseen:
+            own = yaml.safe_load(read_resource(f"data/simulator/text/unseen_{language}.yaml"))
+            raw = {**raw, **own, "acts": {**raw["acts"], **own["acts"]}}
         self.acts: Mapping[str, list[str]] = raw["acts"]
         self.families: Mapping[str, Mapping[str, list[str]]] = raw["families"]
         self.names: list[str] = raw["names"]
@@ -42,6 +48,9 @@ class Pack:
 
 
 @cache
-def pack(language: str) -> Pack:
-    """The templates of a language. Raises ``FileNotFoundError`` for one that does not ship."""
-    return Pack(language)
+def pack(language: str, unseen: bool = False) -> Pack:
+    """The templates of a language, or those of the unseen families.
+
+    Raises ``FileNotFoundError`` for a language that does not ship.
+    """
+    return Pack(language, unseen)

@@ -63,6 +63,8 @@ def run(scenario: Scenario, *, correct_at: int | None = None, record: bool = Fal
             world.hazard_signals,
             base_controllability=family.controllability,
             severity_by_road=family.severity_by_road,
+            exposure_cap=family.exposure_cap,
+            exposure_note=family.exposure_note,
         )
     return Run(
         scenario=scenario,

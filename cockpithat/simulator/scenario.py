@@ -9,6 +9,7 @@ from cockpithat.contract.base import Category
 from cockpithat.simulator.dice import Dice
 from cockpithat.simulator.families import BY_NAME, Case, Family
 from cockpithat.simulator.situations import Situation
+from cockpithat.simulator.unseen_families import UNSEEN_BY_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Scenario:
     @property
     def of_family(self) -> Family:
         """Its family."""
-        return BY_NAME[self.family]
+        return UNSEEN_BY_NAME.get(self.family) or BY_NAME[self.family]
 
     def case(self) -> Case:
         """The family's figures in this scenario."""

@@ -15,7 +15,7 @@ from cockpithat.contract.ids import digest
 from cockpithat.contract.vehicle import VehicleSnapshot
 from cockpithat.resources import read_resource
 from cockpithat.simulator.annotators import AnnotatorSettings, TraceView, annotation
-from cockpithat.simulator.builder import Built
+from cockpithat.simulator.builder import Built, scenario_key
 from cockpithat.simulator.dice import Dice
 from cockpithat.simulator.episode import Draft
 from cockpithat.simulator.faults import BY_VARIANT
@@ -70,12 +70,13 @@ def to_session(
 ) -> SimulatedSession:
     """Wire records and label of a built scenario. ``sampling`` is ``None`` where nobody annotates."""
     scenario, run, number = built.scenario, built.run, built.wish.number
-    dice = Dice(seed, "session", number)
-    identity = digest("simulated", str(seed), str(number))
+    key = scenario_key(seed, scenario.of_family.unseen)
+    dice = Dice(key, "session", number)
+    identity = digest("simulated", str(key), str(number))
     session_id, vehicle_id = f"s-{identity[:12]}", f"sim-{digest('vehicle', identity)[:8]}"
     base = _EPOCH_MS + seed % 1000 * _DAY_MS + dice.integer(0, _DAY_MS // _GRID_MS - 1, "clock") * _GRID_MS
-    texts = pack(scenario.language)
     family = scenario.of_family
+    texts = pack(scenario.language, family.unseen)
     kind: Literal["failed", "passed", "silent_hazard"] = "failed"
     if built.wish.category is None:
         kind = "passed"
@@ -145,7 +146,7 @@ def to_session(
         VehicleSnapshot(
             vehicle_id=vehicle_id,
             ts=base + ts,
-            kind="full" if len(signals) == len(signal_table()) else "delta",
+            kind="full" if len(signals) == len(signal_table(family.unseen)) else "delta",
             vss_version=VSS_VERSION,
             signals=signals,
         )
@@ -166,7 +167,7 @@ def to_session(
             markers,
             view,
             settings,
-            Dice(seed, "annotation", number),
+            Dice(key, "annotation", number),
             again=sampling.again,
             sampled=sampling.audited,
         )
@@ -256,7 +257,7 @@ def _record(built: Built, goal: str) -> ScenarioRecord:
     return ScenarioRecord(
         family=family.name,
         shape=family.shape.value,
-        held_out=family.name in held_out_families(),
+        held_out=family.unseen or family.name in held_out_families(),
         source=scenario.source,
         language=scenario.language,
         roster=scenario.roster,

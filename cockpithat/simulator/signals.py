@@ -61,9 +61,11 @@ class SignalSpec:
 
 
 @cache
-def signal_table() -> dict[str, SignalSpec]:
-    """All signals of the simulated car by path."""
+def signal_table(extended: bool = False) -> dict[str, SignalSpec]:
+    """All signals of the simulated car by path; ``extended`` adds those of the unseen families' cars."""
     raw = yaml.safe_load(read_resource("data/simulator/signals.yaml"))
+    if extended:
+        raw = {**raw, **yaml.safe_load(read_resource("data/simulator/unseen_signals.yaml"))}
     return {
         path: SignalSpec(path=path, **{**fields, "allowed": tuple(fields.get("allowed", ()))})
         for path, fields in raw.items()

@@ -77,10 +77,13 @@ def rate(
     *,
     base_controllability: int,
     severity_by_road: Mapping[str, int] | None = None,
+    exposure_cap: int = 4,
+    exposure_note: str = "",
 ) -> Rating:
     """Classes of a hazard that began with these signals.
 
-    Severity goes by speed, or by road for hazards of a standing car (``severity_by_road``).
+    Severity goes by speed, or by road for hazards of a standing car (``severity_by_road``). Exposure goes
+    by weather and road, and is no higher than that of the family's own situation (``exposure_cap``).
     """
     tables = _tables()
     speed = float(signals.get(SPEED) or 0.0)  # type: ignore[arg-type]
@@ -93,6 +96,9 @@ def rate(
     exposure = min(
         tables["exposure_by_weather"][situation.weather], tables["exposure_by_road"][situation.road]
     )
+    why_exposure = f"{situation.weather} on {situation.road}"
+    if exposure_cap < exposure:
+        exposure, why_exposure = exposure_cap, exposure_note
     control = base_controllability + tables["driver"][situation.attention]
     if severity_by_road is None and speed < tables["slow_kmh"]:
         control -= 1
@@ -102,7 +108,7 @@ def rate(
         exposure=exposure,
         controllability=control,
         rationale=(
-            f"S{severity} {why_severity}; E{exposure} for {situation.weather} on {situation.road}; "
+            f"S{severity} {why_severity}; E{exposure} for {why_exposure}; "
             f"C{control} with the driver {situation.attention}"
         ),
     )

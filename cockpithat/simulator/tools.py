@@ -21,6 +21,16 @@ def _names() -> dict[str, Any]:
     return names
 
 
+@cache
+def _unseen_names() -> dict[str, Any]:
+    own = yaml.safe_load(read_resource("data/simulator/unseen_tools.yaml"))
+    return {table: _merged(_names()[table], own[table]) for table in _names()}
+
+
+def _merged(common: Any, own: Any) -> Any:
+    return {**common, **own} if isinstance(common, dict) else own
+
+
 def visible(writes: Sequence[Write]) -> list[Write]:
     """The writes that a tool call is about: signals, not what follows in the world."""
     return [(path, value) for path, value in writes if not path.startswith(SCENE_PREFIX)]
@@ -41,30 +51,34 @@ class Toolbox:
 
     dialect: str
     dice: Dice
+    names: Mapping[str, Any]
 
     @staticmethod
-    def of(dice: Dice) -> Toolbox:
-        """A toolbox with a drawn dialect."""
-        return Toolbox(dice.choice(_names()["dialects"], "dialect"), dice)
+    def of(dice: Dice, *, unseen: bool = False) -> Toolbox:
+        """A toolbox with a drawn dialect; the unseen families' cockpits have one dialect more."""
+        names = _unseen_names() if unseen else _names()
+        return Toolbox(dice.choice(names["dialects"], "dialect"), dice, names)
 
     def _alias(self, path: str) -> str:
-        known = _names()["aliases"].get(path)
+        known = self.names["aliases"].get(path)
         return self.dice.choice(known, "alias", path) if known else path.rsplit(".", 1)[-1].lower()
 
     def check_name(self, check: str) -> str:
         """The name of a look-up."""
-        name = self.dice.choice(_names()["checks"][check], "check", check)
+        name = self.dice.choice(self.names["checks"][check], "check", check)
         if self.dialect == "dotted":
             return f"{name.split('_')[0]}.{name}.query"
         if self.dialect == "command":
             return "query"
+        if self.dialect == "resource":
+            return f"fetch_{name}"
         return f"get_{name}"
 
     def check_call(self, check: str, call_id: str, arguments: Mapping[str, Any]) -> ToolCall:
         """A look-up."""
         args = dict(arguments)
         if self.dialect == "command":
-            args = {"topic": self.dice.choice(_names()["checks"][check], "check", check), **args}
+            args = {"topic": self.dice.choice(self.names["checks"][check], "check", check), **args}
         return ToolCall(name=self.check_name(check), arguments=args, call_id=call_id)
 
     def set_call(self, writes: Sequence[Write], call_id: str) -> ToolCall:
@@ -84,6 +98,8 @@ class Toolbox:
         if self.dialect == "dotted":
             args = {"value": named[first]} if len(named) == 1 else {"values": named}
             return ToolCall(name=f"cockpit.{first}.set", arguments=args, call_id=call_id)
+        if self.dialect == "resource":
+            return ToolCall(name="write_state", arguments={"changes": named}, call_id=call_id)
         return ToolCall(name="execute", arguments={"command": "SET", "targets": named}, call_id=call_id)
 
     def check_output(self, call: ToolCall, reading: Mapping[str, Any]) -> ToolOutput:
@@ -93,6 +109,8 @@ class Toolbox:
             content = {"code": 0, "data": dict(reading)}
         elif self.dialect == "dotted":
             content = "; ".join(f"{key}={value}" for key, value in reading.items())
+        elif self.dialect == "resource":
+            content = [{"name": key, "is": value} for key, value in reading.items()]
         return ToolOutput(name=call.name, call_id=call.call_id, content=content)
 
     def set_output(self, call: ToolCall, *, accepted: bool, reason: str = "") -> ToolOutput:
@@ -104,6 +122,8 @@ class Toolbox:
             content = {"success": accepted} if accepted else {"success": False, "detail": reason}
         elif self.dialect == "dotted":
             content = "OK" if accepted else f"NOT EXECUTED: {reason}"
+        elif self.dialect == "resource":
+            content = {"applied": accepted} if accepted else {"applied": False, "because": reason}
         else:
             content = {"code": 0} if accepted else {"code": 409, "message": reason}
         # Half of the cockpits report a refusal in the body only, as many real interfaces do.
@@ -112,5 +132,5 @@ class Toolbox:
 
     def place(self, kind: str, right: bool, *name: object) -> str:
         """Where a look-up looks: the place in question, or another one."""
-        places: list[str] = _names()["places"][kind]
+        places: list[str] = self.names["places"][kind]
         return places[0] if right else self.dice.choice(places[1:], "place", *name)

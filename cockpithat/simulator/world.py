@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import sin
 from typing import Any
 
@@ -39,19 +40,28 @@ _GEAR_STEPS = (1.0, 20.0, 38.0, 58.0, 80.0, 105.0)
 # a receiver can tell an unchanged value from a lost one.
 _HEARTBEAT_MS = 2_000
 _FULL_MS = 20_000
-_HEARTBEAT = tuple(
-    path
-    for path in signal_table()
-    if path.startswith(("Vehicle.Driver.", "Vehicle.Powertrain.Transmission.", "Vehicle.Chassis."))
-    or path in (SPEED, MOVING, BRAKE_LIGHT, CRUISE, CRUISE_SPEED, "Vehicle.ADAS.ActiveAutonomyLevel")
-)
+
+
+@cache
+def _heartbeat(extended: bool) -> tuple[str, ...]:
+    return tuple(
+        path
+        for path in signal_table(extended)
+        if path.startswith(("Vehicle.Driver.", "Vehicle.Powertrain.Transmission.", "Vehicle.Chassis."))
+        or path in (SPEED, MOVING, BRAKE_LIGHT, CRUISE, CRUISE_SPEED, "Vehicle.ADAS.ActiveAutonomyLevel")
+    )
+
 
 Write = tuple[str, Any]
 Hazard = Callable[[Mapping[str, VssValue], Mapping[str, Any]], bool]
+Follow = Callable[[dict[str, VssValue], dict[str, Any]], None]
 
 
 class World:
-    """Physics and state of one run. A hazard counts once it lasts ``hold_ms`` without a break."""
+    """Physics and state of one run. A hazard counts once it lasts ``hold_ms`` without a break.
+
+    ``follow`` adds a family's own physics; ``extended`` gives the car the signals of the unseen families.
+    """
 
     def __init__(
         self,
@@ -62,9 +72,11 @@ class World:
         hold_ms: int,
         schedule: Sequence[tuple[int, Sequence[Write]]] = (),
         ripple: float = 0.0,
+        follow: Follow | None = None,
+        extended: bool = False,
         recorder: Callable[[int, dict[str, VssValue]], None] | None = None,
     ) -> None:
-        self.signals: dict[str, VssValue] = {p: spec.start for p, spec in signal_table().items()}
+        self.signals: dict[str, VssValue] = {p: spec.start for p, spec in signal_table(extended).items()}
         self.signals.update(signals)
         self.scene: dict[str, Any] = dict(scene)
         self.now = 0
@@ -80,10 +92,14 @@ class World:
         self._due.sort()
         self._count = len(self._due)
         self._ripple = ripple
+        self._follow = follow
+        self._heartbeat = _heartbeat(extended)
         self._true_speed = float(self.signals[SPEED] or 0.0)  # type: ignore[arg-type]
         self._recorder = recorder
         self._sent: dict[str, VssValue] = {}
         self._derive()
+        if follow is not None:
+            follow(self.signals, self.scene)
         if recorder is not None:
             self._sent = dict(self.signals)
             recorder(0, dict(self.signals))
@@ -118,6 +134,8 @@ class World:
         if now % 1000 == 0:
             self._settle()
         self._derive()
+        if self._follow is not None:
+            self._follow(self.signals, self.scene)
         if self.hazard_at is None:
             self._watch(now)
         if self._recorder is not None:
@@ -126,7 +144,7 @@ class World:
             if now % _FULL_MS == 0:
                 changed = dict(signals)
             elif now % _HEARTBEAT_MS == 0:
-                changed.update({path: signals[path] for path in _HEARTBEAT})
+                changed.update({path: signals[path] for path in self._heartbeat})
             if changed:
                 sent.update(changed)
                 self._recorder(now, changed)
@@ -144,6 +162,8 @@ class World:
             target = float(scene.get("pace_kmh", 0.0))
             if signals[CRUISE]:
                 target = float(signals[CRUISE_SPEED] or 0.0)  # type: ignore[arg-type]
+            if signals[PARKING_BRAKE]:
+                target = 0.0  # a parking brake applied on the move slows the car down like any brake
             speed += max(-_BRAKING, min(_ACCELERATION, target - speed))
         self._true_speed = speed
 
