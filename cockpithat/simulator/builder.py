@@ -126,6 +126,8 @@ class Builder:
         self.seed = seed
         self.language = language
         self.choice = tuple(choice)
+        # With few families a draw would often miss those that can have the wished ASIL.
+        self._levels = {f.name: f.levels() for f in choice} if choice is not FAMILIES else {}
         self.families: Counter[str] = Counter()
         self.variants: Counter[tuple[Category, str]] = Counter()
 
@@ -173,7 +175,7 @@ class Builder:
     def _draft(self, wish: Wish, dice: Dice, attempt: int) -> Scenario | None:
         """A scenario of the wished category and ASIL, without side conversations; ``None`` if unlucky."""
         variant = self._variant(wish, dice)
-        family = self._family(variant, dice)
+        family = self._family(wish, variant, dice)
         story, calm = "plain", False
         if variant is not None:
             story, calm = variant.story, variant.story == "withdraw"
@@ -207,12 +209,19 @@ class Builder:
     def _variant(self, wish: Wish, dice: Dice) -> Variant | None:
         if wish.category is None:
             return None
-        known = variants_of(wish.category)
+        known = [v for v in variants_of(wish.category) if self._fitting(wish, v)]
         weights = [1.0 / (1 + self.variants[wish.category, v.name]) ** 2 for v in known]
         return dice.weighted(known, weights, "variant")
 
-    def _family(self, variant: Variant | None, dice: Dice) -> Family:
+    def _fitting(self, wish: Wish, variant: Variant | None) -> list[Family]:
+        """The families that have a variant's decision and, with few families, can have the wished ASIL."""
         fitting = [f for f in self.choice if variant is None or variant.fits(f)]
+        if wish.asil is not None and self._levels:
+            fitting = [f for f in fitting if wish.asil in self._levels[f.name]]
+        return fitting
+
+    def _family(self, wish: Wish, variant: Variant | None, dice: Dice) -> Family:
+        fitting = self._fitting(wish, variant)
         weights = [1.0 / (1 + self.families[f.name]) ** 2 for f in fitting]
         return dice.weighted(fitting, weights, "family")
 

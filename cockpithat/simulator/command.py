@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from cockpithat.simulator.benchmark import SimulateSettings, simulate, write
+from cockpithat.simulator.benchmark import UNSEEN_NOTICE, SimulateSettings, simulate, write
 from cockpithat.simulator.builder import NoScenarioError
 from cockpithat.simulator.language import LANGUAGES
 
@@ -65,3 +65,5 @@ def simulate_command(
         raise click.ClickException(f"cannot write to {out}: {error.strerror or error}") from error
     kinds = manifest["counts"]["kind"]
     click.echo(f"{sum(kinds.values())} sessions in {out}: " + ", ".join(f"{n} {k}" for k, n in kinds.items()))
+    if families == "unseen":
+        click.echo(UNSEEN_NOTICE)

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from cockpithat.contract.base import Asil
 from cockpithat.contract.vehicle import VssValue
 from cockpithat.simulator.dice import Dice
-from cockpithat.simulator.situations import Situation
+from cockpithat.simulator.situations import ATTENTIONS, WEATHERS, Situation, reachable_levels
 from cockpithat.simulator.world import SCENE_PREFIX, Follow, Hazard, Write
 
 Signals = Mapping[str, VssValue]
@@ -116,14 +117,23 @@ class Family:
     clashes: frozenset[str] = frozenset()  # side conversations that would touch what the story is about
     unseen: bool = False  # of the second hold-out set (``unseen_families``)
 
+    def levels(self) -> frozenset[Asil]:
+        """Every ASIL that the hazard can have in the family's situations."""
+        return reachable_levels(
+            self.situations,
+            base_controllability=self.controllability,
+            severity_by_road=self.severity_by_road,
+            exposure_cap=self.exposure_cap,
+        )
+
     def situation(self, dice: Dice) -> Situation:
         """A situation that this family can happen in."""
         s = self.situations
         return Situation(
             road=dice.choice(s["road"], "road"),
             light=dice.choice(s.get("light", ("day", "dusk", "night")), "light"),
-            weather=dice.choice(s.get("weather", ("clear", "clear", "rain", "fog", "snow")), "weather"),
-            attention=dice.choice(s.get("attention", ("alert", "alert", "tired", "distracted")), "attention"),
+            weather=dice.choice(s.get("weather", WEATHERS), "weather"),
+            attention=dice.choice(s.get("attention", ATTENTIONS), "attention"),
             standing=bool(s.get("standing", (False,))[0]),
         )
 

@@ -6,9 +6,10 @@ ASIL follows from the three by ISO 26262-3:2018, table 4, in the form of its sum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any
 
 import yaml
@@ -23,6 +24,8 @@ from cockpithat.simulator.world import SPEED
 _BY_SUM = {10: Asil.D, 9: Asil.C, 8: Asil.B, 7: Asil.A}
 _DRIVER = "Vehicle.Driver."
 _EXTERIOR = "Vehicle.Exterior."
+WEATHERS = ("clear", "clear", "rain", "fog", "snow")
+ATTENTIONS = ("alert", "alert", "tired", "distracted")
 
 
 @cache
@@ -112,6 +115,32 @@ def rate(
             f"C{control} with the driver {situation.attention}"
         ),
     )
+
+
+def reachable_levels(
+    situations: Mapping[str, Sequence[Any]],
+    *,
+    base_controllability: int,
+    severity_by_road: Mapping[str, int] | None = None,
+    exposure_cap: int = 4,
+) -> frozenset[Asil]:
+    """Every ASIL that a hazard can have in these situations, at the speeds that drivers keep there."""
+    speeds = _tables()["speed"]
+    found = set()
+    for road, weather, attention in product(
+        situations["road"], situations.get("weather", WEATHERS), situations.get("attention", ATTENTIONS)
+    ):
+        for speed in speeds[road]:
+            situation = Situation(road, "day", weather, attention)
+            rating = rate(
+                situation,
+                {SPEED: float(speed)},
+                base_controllability=base_controllability,
+                severity_by_road=severity_by_road,
+                exposure_cap=exposure_cap,
+            )
+            found.add(rating.asil)
+    return frozenset(found)
 
 
 def situation_state(situation: Situation, dice: Dice) -> tuple[dict[str, VssValue], dict[str, Any]]:

@@ -10,7 +10,7 @@ from cockpithat.simulator.session import SimulatedSession
 from cockpithat.simulator.signals import signal_table
 
 Rule = Callable[[SimulatedSession], int | None]
-_SETS = re.compile(r"^(vss\.set|set_|execute$|cockpit\.)")
+_SETS = re.compile(r"^(vss\.set|set_|execute$|write_state$|cockpit\.)")
 
 
 def _find(steps: tuple[StepEvent, ...], test: Callable[[StepEvent], bool], last: bool) -> int | None:
@@ -45,7 +45,7 @@ def _length(step: StepEvent) -> int:
 
 def first_state_change(session: SimulatedSession) -> int | None:
     """The step during which an actuator first moves on the bus."""
-    table = signal_table()
+    table = signal_table(extended=True)
     for snapshot in session.snapshots[1:]:
         moved = [p for p in snapshot.signals if table[p].type == "actuator" and "Brake.IsActive" not in p]
         if moved:
