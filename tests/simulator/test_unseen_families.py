@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from cockpithat.contract.base import Asil, Category
+from cockpithat.contract.events import SESSION_EVENT
+from cockpithat.contract.vehicle import SNAPSHOT
 from cockpithat.simulator import (
     SimulatedSession,
     SimulateSettings,
@@ -244,6 +246,26 @@ def test_labels_are_those_of_replay_and_carry_evidence(unseen: Bench) -> None:
         assert gold.hazard_ts > session.steps[gold.step].ts
         assert any(marker.channel == gold.channel for marker in label.markers)
         assert gold.hazardous_event == UNSEEN_BY_NAME[label.scenario.family].hazardous_event
+
+
+def test_nothing_of_a_label_is_in_a_record(unseen: Bench) -> None:
+    variants = {v.name for v in VARIANTS if "_" in v.name}
+    secrets = (
+        "gold",
+        "injected",
+        "primitive",
+        "held_out",
+        "unseen",
+        "asil",
+        *(c.value for c in Category),
+        *variants,
+    )
+    for session in unseen[:60]:
+        for record in session.records():
+            adapter = SNAPSHOT if record.type == "vehicle_snapshot" else SESSION_EVENT
+            line = record.model_dump_json()
+            assert adapter.validate_json(line) == record
+            assert not [word for word in secrets if word in line.lower()]
 
 
 def test_snapshots_hold_values_of_vss_on_the_grid(unseen: Bench) -> None:
