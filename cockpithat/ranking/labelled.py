@@ -17,7 +17,6 @@ from cockpithat.ranking.severity import severity_features
 from cockpithat.ranking.training import Labelled
 from cockpithat.simulator.benchmark import TRACES_FOLDER, read_labels
 from cockpithat.simulator.labels import SessionLabel
-from cockpithat.simulator.session import held_out_families
 
 TRAINING, HELD_OUT = "training", "held-out"
 
@@ -29,11 +28,10 @@ def examiner() -> LocalAttribution:
 
 def cockpitbench(folder: Path, families: str = TRAINING) -> Iterator[tuple[Trace, SessionLabel]]:
     """Failed sessions of a simulated benchmark, of the training families or of the held-out ones only."""
-    held = held_out_families()
     for label in read_labels(folder):
         if label.kind != "failed" or label.gold is None:
             continue
-        if (label.scenario.family in held) != (families == HELD_OUT):
+        if label.scenario.held_out != (families == HELD_OUT):
             continue
         file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
         (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))

@@ -15,7 +15,6 @@ from cockpithat.formats.registry import load
 from cockpithat.ranking.labelled import HELD_OUT, TRAINING
 from cockpithat.screening.model import ScreeningCalibration, Seen, Standing, score_of, standing
 from cockpithat.simulator.benchmark import TRACES_FOLDER, read_labels
-from cockpithat.simulator.session import held_out_families
 
 
 class Screened(NamedTuple):
@@ -27,9 +26,8 @@ class Screened(NamedTuple):
 
 def sessions(folder: Path, engine: HazardEngine, families: str = TRAINING) -> Iterator[Screened]:
     """Passed sessions and silent hazards of a simulated benchmark, of one kind of families."""
-    held = held_out_families()
     for label in read_labels(folder):
-        if label.kind == "failed" or (label.scenario.family in held) != (families == HELD_OUT):
+        if label.kind == "failed" or label.scenario.held_out != (families == HELD_OUT):
             continue
         file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
         (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))

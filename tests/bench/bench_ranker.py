@@ -2,6 +2,7 @@
 
 ``python -m tests.bench.bench_ranker whowhen`` nested cross-validation by question; one split on the other.
 ``... cockpitbench DIR...`` unseen families, of folders written by ``cockpithat simulate``.
+``... leaveout DIR...`` training families, each judged by weights fitted on the others; ratings combined.
 ``... carbench`` first and second candidate on the runs that have a step, and screening of the good runs.
 ``... screening DIR...`` silent hazards found and false alarms, in the same folders.
 """
@@ -12,6 +13,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from cockpithat.analysis.asil import classify
 from cockpithat.analysis.local import LocalAttribution
 from cockpithat.analysis.roles import agent_key
 from cockpithat.analysis.settings import AttributionSettings
@@ -19,15 +21,36 @@ from cockpithat.contract.base import Asil
 from cockpithat.formats.base import ReadOptions
 from cockpithat.formats.registry import load
 from cockpithat.ranking.carbench import read_carbench_labels
-from cockpithat.ranking.features import DIALOGUE
-from cockpithat.ranking.labelled import HELD_OUT, TRAINING, cockpitbench, from_whowhen
-from cockpithat.ranking.training import accuracy, choose, fit_domain
+from cockpithat.ranking.features import COCKPIT, DIALOGUE
+from cockpithat.ranking.labelled import (
+    HELD_OUT,
+    TRAINING,
+    cockpitbench,
+    examiner,
+    from_cockpitbench,
+    from_whowhen,
+)
+from cockpithat.ranking.model import rate_features
+from cockpithat.ranking.train import CLASS_PENALTY, COCKPIT_STRENGTH
+from cockpithat.ranking.training import (
+    Labelled,
+    accuracy,
+    choose,
+    fit_domain,
+    fit_severity,
+    high_threshold,
+)
 from cockpithat.simulator.benchmark import TRACES_FOLDER, read_labels
-from cockpithat.simulator.session import held_out_families
 from tests.bench.bench_local import DATA, SPLITS, Judge, _figure, local_methods, wilson
 
 _FOLDS = 5
+NONE = Asil.UNRATED
 CAR_BENCH = DATA.parent / "car-bench"
+
+
+def rank(asil: Asil) -> int:
+    """Its place in the order of severity."""
+    return asil.rank
 
 
 def _line(name: str, hits: int, n: int) -> str:
@@ -99,17 +122,58 @@ def cockpitbench_figures(folders: list[Path], families: str) -> None:
         print(_line(f"{name}, precision of C and D", c["high found"], c["high said"]))
 
 
+def leave_families_out(folders: list[Path]) -> None:
+    """What the fitted parts show of a family that they were not fitted on; ratings of rules beside them.
+
+    This is where choices are made (strengths, how ratings combine), so that hold-out families only measure.
+    """
+    local = examiner()
+    rows: list[tuple[Labelled, Asil]] = []
+    for folder in folders:
+        traces = cockpitbench(folder, TRAINING)
+        for row, (trace, _) in zip(from_cockpitbench(folder, TRAINING), traces, strict=True):
+            rows.append(
+                (row, max((f.asil for f in local.examine(trace).hazards.rated), key=rank, default=NONE))
+            )
+    hits: Counter[str] = Counter()
+    said: dict[str, list[tuple[Asil, Asil]]] = defaultdict(list)
+    for family in sorted({row.group for row, _ in rows}):
+        inside = [row for row, _ in rows if row.group != family]
+        left = [(row, rules) for row, rules in rows if row.group == family]
+        weights = fit_domain(inside, COCKPIT, **vars(COCKPIT_STRENGTH))
+        agent, step = accuracy([row for row, _ in left], weights)
+        hits["agent"] += agent
+        hits["step"] += step
+        severity = fit_severity(inside, CLASS_PENALTY, high_threshold(inside, CLASS_PENALTY))
+        for row, rules in left:
+            assert row.classes is not None
+            gold = classify(*row.classes)
+            ranker = rate_features(row.situation, severity)[0] if row.situation else NONE
+            said["rules"].append((rules, gold))
+            said["ranker"].append((ranker, gold))
+            said["rules, else ranker"].append((ranker if rules is NONE else rules, gold))
+            said["higher of the two"].append((max(rules, ranker, key=rank), gold))
+    for what in ("agent", "step"):
+        print(_line(f"ranker alone, {what}", hits[what], len(rows)))
+    for name, pairs in said.items():
+        high = [ours for ours, gold in pairs if gold.rank >= Asil.C.rank]
+        found = sum(ours.rank >= Asil.C.rank for ours in high)
+        told = sum(ours.rank >= Asil.C.rank for ours, _ in pairs)
+        print(_line(f"{name}, asil", sum(ours == gold for ours, gold in pairs), len(pairs)))
+        print(_line(f"{name}, recall of C and D", found, len(high)))
+        print(_line(f"{name}, precision of C and D", found, told))
+
+
 def screening(folders: list[Path], families: str | None) -> None:
     """Silent hazards that become suspicions, and passed sessions that do, of the families given."""
     panel = LocalAttribution()
     found: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    held = held_out_families()
     for folder in folders:
         for label in read_labels(folder):
             if label.kind == "failed":
                 continue
-            if families is not None and (label.scenario.family in held) != (families == HELD_OUT):
+            if families is not None and label.scenario.held_out != (families == HELD_OUT):
                 continue
             file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
             (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))
@@ -160,6 +224,8 @@ def main(arguments: list[str]) -> None:
         whowhen()
     elif what == "cockpitbench":
         cockpitbench_figures(folders, families)
+    elif what == "leaveout":
+        leave_families_out(folders)
     elif what == "screening":
         screening(folders, families)
     elif what == "carbench":
