@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 _MAX_KEYS = 200
@@ -9,8 +10,9 @@ _MAX_DEPTH = 4
 _MAX_VALUE = 200
 
 
+@lru_cache(maxsize=4_096)
 def _key(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name[:64].lower()).strip("_")
+    return "".join(c if c.isalnum() else "_" for c in name.lower()).strip("_")
 
 
 def flatten(environment: dict[str, Any]) -> dict[str, Any]:
@@ -26,7 +28,7 @@ def flatten(environment: dict[str, Any]) -> dict[str, Any]:
         for name, value in node.items():
             if len(flat) >= _MAX_KEYS:
                 break
-            key = _key(str(name))
+            key = _key(str(name)[:64])
             if not key:
                 continue
             if isinstance(value, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _PEOPLE = frozenset(
     {"user", "human", "driver", "passenger", "customer", "person", "rider", "occupant", "codriver", "owner",
@@ -20,9 +21,19 @@ _SAFETY = re.compile(
 _NUMBER_AT_END = re.compile(r"\d{1,4}$")
 
 
+_LONG = 128  # names come from outside: longer ones are not remembered
+
+
 def agent_key(name: str) -> str:
     """Spelling-blind form of a name: ``Websurfer`` and ``WebSurfer`` are one agent."""
+    return _known_key(name) if len(name) <= _LONG else _key(name)
+
+
+def _key(name: str) -> str:
     return "".join(c for c in name.casefold() if c.isalnum()) or name
+
+
+_known_key = lru_cache(maxsize=4_096)(_key)
 
 
 def _core(name: str) -> str:
