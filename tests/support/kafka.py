@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -206,9 +207,13 @@ class KafkaBroker:
 
 
 class LocalKafka(KafkaBroker):
-    """One KRaft process, broker and controller, on the local JVM."""
+    """One KRaft process, broker and controller, on the local JVM.
 
-    def __init__(self) -> None:
+    ``steady``: with the optimising compiler that a broker in service has, for what is measured over minutes.
+    Without it a broker is up sooner, which is what most tests need.
+    """
+
+    def __init__(self, *, steady: bool = False) -> None:
         self._java = _tool("java")
         jars = _jars()
         self._folder = Path(tempfile.mkdtemp(prefix="cockpithat-kafka-"))
@@ -222,7 +227,7 @@ class LocalKafka(KafkaBroker):
             "-Xms128m",
             "-Xmx400m",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *([] if steady else ["-XX:TieredStopAtLevel=1"]),
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             "-cp",
             f"{jars}/*",
@@ -446,12 +451,15 @@ def _jars() -> Path:
     return final
 
 
-def start() -> KafkaBroker:
-    """The first broker that can be had. Raises :class:`UnavailableError` saying what was tried."""
+def start(*, steady: bool = False) -> KafkaBroker:
+    """The first broker that can be had; ``steady`` as in :class:`LocalKafka`.
+
+    Raises :class:`UnavailableError` saying what was tried.
+    """
     if servers := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
         return KafkaBroker(servers)
     tried: list[str] = []
-    backends: tuple[Callable[[], KafkaBroker], ...] = (DockerKafka, LocalKafka)
+    backends: tuple[Callable[[], KafkaBroker], ...] = (DockerKafka, partial(LocalKafka, steady=steady))
     for backend in backends:
         try:
             return backend()
