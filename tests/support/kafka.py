@@ -17,7 +17,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -207,13 +206,9 @@ class KafkaBroker:
 
 
 class LocalKafka(KafkaBroker):
-    """One KRaft process, broker and controller, on the local JVM.
+    """One KRaft process, broker and controller, on the local JVM."""
 
-    ``steady``: with the optimising compiler that a broker in service has, for what is measured over minutes.
-    Without it a broker is up sooner, which is what most tests need.
-    """
-
-    def __init__(self, *, steady: bool = False) -> None:
+    def __init__(self) -> None:
         self._java = _tool("java")
         jars = _jars()
         self._folder = Path(tempfile.mkdtemp(prefix="cockpithat-kafka-"))
@@ -227,7 +222,7 @@ class LocalKafka(KafkaBroker):
             "-Xms128m",
             "-Xmx400m",
             "-XX:+UseSerialGC",
-            *([] if steady else ["-XX:TieredStopAtLevel=1"]),
+            "-XX:TieredStopAtLevel=1",
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             "-cp",
             f"{jars}/*",
@@ -451,15 +446,12 @@ def _jars() -> Path:
     return final
 
 
-def start(*, steady: bool = False) -> KafkaBroker:
-    """The first broker that can be had; ``steady`` as in :class:`LocalKafka`.
-
-    Raises :class:`UnavailableError` saying what was tried.
-    """
+def start() -> KafkaBroker:
+    """The first broker that can be had. Raises :class:`UnavailableError` saying what was tried."""
     if servers := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
         return KafkaBroker(servers)
     tried: list[str] = []
-    backends: tuple[Callable[[], KafkaBroker], ...] = (DockerKafka, partial(LocalKafka, steady=steady))
+    backends: tuple[Callable[[], KafkaBroker], ...] = (DockerKafka, LocalKafka)
     for backend in backends:
         try:
             return backend()

@@ -321,7 +321,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=("snapshots", "events", "growth"), action="append")
     args = parser.parse_args(argv)
     try:
-        broker = start(steady=True)
+        broker = start()
     except UnavailableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -233,7 +233,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--warm", type=float, default=5.0, help="seconds at the start that do not count")
     args = parser.parse_args(argv)
     try:
-        broker = start(steady=True)
+        broker = start()
     except UnavailableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
