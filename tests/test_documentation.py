@@ -10,6 +10,7 @@ import pytest
 
 from cockpithat.bench.command import bench
 from cockpithat.ranking.command import train_command
+from cockpithat.screening.command import screening_command
 from cockpithat.simulator.command import simulate_command
 from stream.cli import cli
 
@@ -35,6 +36,7 @@ def options() -> dict[str, set[str]]:
         "bench": all_options(bench),
         "simulate": all_options(simulate_command),
         "train": all_options(train_command),
+        "screening": all_options(screening_command),
     }
 
 

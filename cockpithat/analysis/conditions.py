@@ -176,6 +176,16 @@ class Condition(BaseModel):
             results.append(known_of([_exceeds(value, bound, self.above.by) for bound in bounds or ()]))
         return all_of(results)
 
+    def cuts(self) -> tuple[float, ...] | None:
+        """Numbers at which this comparison of a number can change; ``None`` if more than a number decides."""
+        if self.words or self.between or self.above or self.changed:
+            return None
+        equal = (*(() if self.is_ is None else (self.is_,)), *(self.in_ or ()))
+        if any(isinstance(wanted, bool | str) for wanted in equal):
+            return None
+        bounds = (self.gt, self.ge, self.lt, self.le)
+        return tuple(float(cut) for cut in (*equal, *bounds) if cut is not None)
+
     def describe(self) -> str:
         """This condition in words, for explanations."""
         if self.reading is not None:

@@ -10,6 +10,7 @@ stale or invalid), an order of a step stands in for it: an order that nothing co
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from cockpithat.contract.trace import Step, Trace
 from cockpithat.contract.vehicle import SignalQuality
 
 _MAX_SHOWN = 80
+_PLAIN = 1e15  # numbers up to here are the same as integers and as floats
 _MAX_EVIDENCE = 12
 _MODIFIER = "hazard_modifier"
 _OUTPUT = "output:"  # before keys of tools' answers, which no key of e can hold
@@ -204,6 +206,14 @@ class HazardEngine:
                 self._reading_of_signal[path].append(name)
             for key in reading.environment:
                 self._reading_of_key[key].append(name)
+        # Between two cuts a number changes none of a reading's plain comparisons: a speed moves ten times a
+        # second and crosses a cut now and then.
+        self._cuts: dict[str, list[float]] = {}
+        self._beside_cuts: dict[str, list[int]] = {}
+        for name, atoms in self._atoms_of_reading.items():
+            cuts = {atom: _cuts_of(self._nodes[atom].condition) for atom in atoms}
+            self._beside_cuts[name] = [atom for atom, own in cuts.items() if own is None]
+            self._cuts[name] = sorted({cut for own in cuts.values() for cut in own or ()})
         self._state_readings = [rules.readings_of(rule.state) for rule in rules.rules]
         self._state_atoms = [self._wanted_under(node) for node in self._state]
         self._when_atoms = [self._atoms_under(node) for node in self._when]
@@ -265,6 +275,10 @@ def _kind_of(condition: Condition) -> Literal["all", "any", "not", "sources", "a
     return "agree" if condition.agree else "not"
 
 
+def _cuts_of(condition: Condition | None) -> tuple[float, ...] | None:
+    return None if condition is None else condition.cuts()
+
+
 class _Scan:
     def __init__(self, engine: HazardEngine, trace: Trace) -> None:
         self.engine = engine
@@ -279,6 +293,7 @@ class _Scan:
         self.last_order: dict[str, tuple[int, Any]] = {}
         self.env: dict[str, tuple[Any, int, int]] = {}  # value, step, ts
         self.pulsed: list[int] = []
+        self.regions: dict[str, tuple[int, int] | None] = {}  # of readings, where their number lies
         self.found: dict[int, Found] = {}
         self.dirty: set[int] = set()
         self.onset: set[int] = set()  # rules whose hazardous state came true at this moment
@@ -443,7 +458,11 @@ class _Scan:
 
     def _refresh(self, reading: str, pulse: bool) -> None:
         values = self._values(reading)
-        for atom in self.engine._atoms_of_reading[reading]:
+        region = self._region(reading, values)
+        is_same = region is not None and self.regions.get(reading) == region
+        self.regions[reading] = region
+        atoms = self.engine._beside_cuts if is_same else self.engine._atoms_of_reading
+        for atom in atoms[reading]:
             condition = self.engine._nodes[atom].condition
             assert condition is not None
             if condition.changed:
@@ -462,6 +481,13 @@ class _Scan:
                 # on or off is asked for): it became true now.
                 self.was_false.add(atom)
             self._set(atom, truth)
+
+    def _region(self, reading: str, values: list[Any]) -> tuple[int, int] | None:
+        """Where among the cuts a reading's only number lies; ``None`` for all else."""
+        if len(values) != 1 or type(values[0]) not in (int, float) or not -_PLAIN < values[0] < _PLAIN:
+            return None
+        cuts = self.engine._cuts[reading]
+        return bisect_left(cuts, values[0]), bisect_right(cuts, values[0])
 
     def _set(self, atom: int, value: Truth) -> None:
         """Sets one comparison and everything above it that changes with it."""
