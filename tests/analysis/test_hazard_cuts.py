@@ -58,6 +58,19 @@ def test_findings_are_those_of_comparing_everything(seed: int, monkeypatch: pyte
     assert found == ENGINE.scan(driven)
 
 
+def test_every_comparison_is_right_on_both_sides_of_and_on_every_cut() -> None:
+    class Plain(hazards._Scan):
+        def _region(self, reading: str, values: list[object]) -> None:
+            return None
+
+    quick, plain = hazards._Scan(ENGINE, trace()), Plain(ENGINE, trace())
+    for cut in ENGINE._cuts["speed"]:
+        for value in (cut - 0.1, cut, cut + 0.1, cut, cut - 0.1, int(cut), True, cut, None, cut):
+            for scan in (quick, plain):
+                scan._bus(SPEED, value)
+            assert quick.truth == plain.truth, (cut, value)
+
+
 def test_such_drives_are_hazardous() -> None:
     """Else the test above would compare nothing with nothing."""
     rules = {finding.rule.id for seed in range(40) for finding in ENGINE.scan(drive(seed)).found}
