@@ -130,7 +130,13 @@ class SnapshotReader:
 
         ``lookback_ms``: how far before the oldest needed event to read. ``lead_ms``: how far to read
         ahead of events that are being caught up with, which bounds what a backlog brings into memory."""
-        self._config = {**config, "enable.partition.eof": True, "queued.max.messages.kbytes": 32_768}
+        self._config = {
+            **config,
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": 32_768,
+            # The client's own is a second: a queue that was full then runs dry, and the thread waits.
+            "fetch.queue.backoff.ms": 10,
+        }
         self._topic = topic
         self._log = snapshots
         self._guard = guard

@@ -20,6 +20,7 @@ class Fleet:
     size: int = 2
     workers: list[RunningWorker] = field(default_factory=list)
     gone: list[RunningWorker] = field(default_factory=list)
+    guests: list[RunningWorker] = field(default_factory=list)
     restarts: int = 0
 
     def start(self) -> Fleet:
@@ -37,6 +38,18 @@ class Fleet:
         self.workers.append(running)
         return running
 
+    def invite(self) -> RunningWorker:
+        """One more worker, which will leave in good order and is not killed before."""
+        self.size += 1
+        guest = self.add()
+        self.guests.append(guest)
+        return guest
+
+    def see_off(self, guest: RunningWorker) -> int | None:
+        """A guest leaves; its exit code."""
+        self.size -= 1
+        return self.leave(guest)
+
     def keep_up(self) -> None:
         """Replace workers that ended by themselves, and bring the number up."""
         for running in [running for running in self.workers if running.process.poll() is not None]:
@@ -46,8 +59,8 @@ class Fleet:
             self.add()
 
     def kill(self, chance: random.Random) -> None:
-        """SIGKILL to one of them, at whatever it is doing; another takes its place."""
-        running = chance.choice(self.workers)
+        """SIGKILL to one that is no guest, at whatever it is doing; another takes its place."""
+        running = chance.choice([running for running in self.workers if running not in self.guests])
         running.kill()
         self._lost(running)
         self.keep_up()

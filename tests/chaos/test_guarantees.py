@@ -127,16 +127,15 @@ def test_a_disturbed_run_is_equal_to_an_undisturbed_one(
             seen["kills"] += 1
 
         def join() -> None:
-            guest = fleet.add()
-            fleet.size += 1
+            guest = fleet.invite()
             seen["joins"] += 1
 
             def leave() -> None:
-                with suppress(AssertionError):  # killed before it was ready: that happens, too
+                with suppress(
+                    AssertionError
+                ):  # the broker may be away: then it leaves without having been ready
                     wait_ready(guest, 30)
-                fleet.size -= 1
-                if guest in fleet.workers and guest.process.poll() is None:
-                    fleet.leave(guest)
+                if fleet.see_off(guest) == 0:
                     seen["leaves"] += 1
 
             thread = threading.Thread(target=leave, name="leave", daemon=True)
@@ -163,6 +162,7 @@ def test_a_disturbed_run_is_equal_to_an_undisturbed_one(
     compared = assert_equal(calm, disturbed)
     letters = assert_garbage_put_aside(load, disturbed)
     assert compared["sessions"] == load.summaries
+    assert (seen["kills"], seen["leaves"]) == (scale.kills, scale.rebalances)
     figures(
         sessions=scale.sessions,
         records={role: load.count(role) for role in ("session_events", "vehicle_snapshots")},
