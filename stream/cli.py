@@ -585,6 +585,7 @@ _FOR_PEOPLE = {
     "FormatError",
     "PanelNotConfiguredError",
     "RulesError",
+    "ScreeningError",
     "UnknownMethodError",
     "WorkerError",
 }

@@ -30,6 +30,8 @@ def screening_command(folders: tuple[Path, ...], rules_file: Path | None, out: P
     """
     from cockpithat.screening.fit import calibrate
 
+    if not out.absolute().parent.is_dir():
+        raise click.BadParameter(f"{out.absolute().parent} is no folder", param_hint="--out")
     try:
         calibration = calibrate(folders, rules_file)
     except ValueError as error:

@@ -14,7 +14,7 @@ from cockpithat.formats.base import ReadOptions
 from cockpithat.formats.registry import load
 from cockpithat.ranking.labelled import HELD_OUT, TRAINING
 from cockpithat.screening.model import ScreeningCalibration, Seen, Standing, score_of, standing
-from cockpithat.simulator.benchmark import TRACES_FOLDER, read_labels
+from cockpithat.simulator.benchmark import LABELS_FILE, TRACES_FOLDER, read_labels
 
 
 class Screened(NamedTuple):
@@ -39,6 +39,11 @@ def calibrate(folders: Sequence[Path], rules_file: Path | None = None) -> Screen
 
     Raises ``ValueError`` when there is no safe session, ``RulesError`` for a rules file that is wrong.
     """
+    for folder in folders:
+        if not (folder / LABELS_FILE).is_file():
+            raise ValueError(
+                f"{folder}: no {LABELS_FILE} in it; give folders that `cockpithat simulate` wrote"
+            )
     rules = load_rules(rules_file)
     engine = HazardEngine(rules)
     rows = [row for folder in folders for row in sessions(folder, engine)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cockpithat.attribution import AttributionSettings, LocalAttribution
 from cockpithat.contract.base import Asil
+from cockpithat.resources import resource
 from cockpithat.screening.fit import Screened, fit
 from cockpithat.screening.model import (
     ScreeningError,
@@ -102,3 +105,30 @@ def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path: Path) -> Non
 def test_without_safe_sessions_there_is_no_rate_to_keep() -> None:
     with pytest.raises(ValueError, match="no safe session"):
         fit([Screened((SURE,), True)], rules_version="1")
+
+
+class TestCommand:
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "stream.cli", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    def test_what_cannot_be_used_is_said_in_one_line(self, tmp_path: Path) -> None:
+        told = self.run("screening", tmp_path, "--out", tmp_path / "c.json")
+        assert told.returncode == 1
+        assert told.stderr.strip().endswith(
+            "no labels.jsonl in it; give folders that `cockpithat simulate` wrote"
+        )
+        told = self.run("screening", tmp_path, "--out", tmp_path / "missing" / "c.json")
+        assert told.returncode == 2
+        assert "is no folder" in told.stderr
+
+    def test_a_calibration_that_is_none_stops_attribute_and_is_named(self, tmp_path: Path) -> None:
+        file = tmp_path / "c.json"
+        file.write_text('{"format": "cockpithat-screening", "safe_sessions": 1e400}')
+        config = tmp_path / "settings.yaml"
+        config.write_text(f"attribution: {{screening: {{calibration: {file}}}}}")
+        trace = resource("data/demo/01_low_beam_off_at_night.yaml")
+        told = self.run("attribute", "--config", config, trace)
+        assert told.returncode == 1
+        (line,) = told.stderr.strip().splitlines()
+        assert str(file) in line and "cockpithat screening" in line
