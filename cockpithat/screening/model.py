@@ -75,7 +75,7 @@ class Seen(BaseModel):
 class ScreeningCalibration(BaseModel):
     """Counts by rule and by ASIL, and the scores of the safe sessions without themselves, highest first."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     format: Literal["cockpithat-screening"] = "cockpithat-screening"
     version: Literal[1] = 1

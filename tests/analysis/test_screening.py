@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,7 +99,11 @@ def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path: Path) -> Non
     file.write_text('{"format": "something"}')
     with pytest.raises(ScreeningError, match=r"c\.json: format: .*cockpithat screening"):
         read_calibration(file)
-    file.write_text(own_calibration().model_dump_json())
+    whole = own_calibration().model_dump_json()
+    file.write_text(re.sub(r'"safe_scores":\[[0-9.]+', '"safe_scores":[NaN', whole))
+    with pytest.raises(ScreeningError, match="finite"):
+        read_calibration(file)
+    file.write_text(whole)
     assert read_calibration(file) == own_calibration()
 
 
