@@ -46,14 +46,6 @@ def reasons(messages: list[Any]) -> list[tuple[bytes, str]]:
     ]
 
 
-def metric(running: RunningWorker, name: str) -> float:
-    """The value of one series on ``/metrics``."""
-    _, text = running.get("/metrics")
-    found = [line for line in text.splitlines() if line.startswith(name + " ")]
-    assert found, f"no {name} in the metrics"
-    return float(found[0].split()[-1])
-
-
 def eventually(check: Callable[[], bool], timeout_s: float = 30.0) -> bool:
     """Whether ``check`` becomes true in time."""
     deadline = time.monotonic() + timeout_s
@@ -93,7 +85,7 @@ def test_a_session_that_makes_the_engine_fail_is_put_aside_alone(kafka: KafkaBro
     with worker(cluster, tmp_path, plant=RAISES) as running:
         summaries = {body["session_id"]: body for body in cluster.wait("sessions", 21)}
         letters = cluster.wait_messages("dlq:session_events", len(poison))
-        assert metric(running, "cockpithat_sessions_quarantined_total") == 1
+        assert running.metric("cockpithat_sessions_quarantined_total") == 1
         assert running.wait_for_event("session quarantined; its events are dead letters")
         assert "what the driver said" not in running.log.read_text()
         assert running.terminate()[0] == 0
@@ -134,7 +126,7 @@ def test_a_record_that_kills_the_process_is_found_and_put_aside(
                 letters = cluster.wait_messages("dlq:session_events", 1)
                 topic = cluster.topic("session_events")
                 series = f'cockpithat_dead_letters_total{{reason="crashed",topic="{topic}"}}'
-                assert metric(running, series) == 1
+                assert running.metric(series) == 1
                 told = running.wait_for_event("record dead-lettered")
                 running.terminate()
                 break
@@ -170,7 +162,7 @@ def test_a_trace_of_20_mb_is_cut_and_says_so(
         summaries = {body["session_id"]: body for body in cluster.wait("sessions", 2, timeout=90)}
         cut = running.wait_for_event("trace cut to fit a record")
         assert running.get("/healthz")[0] == 200
-        assert metric(running, "cockpithat_traces_cut_total") == 1
+        assert running.metric("cockpithat_traces_cut_total") == 1
     assert summaries["large"]["status"] == "attributed"
     assert summaries["large"]["truncated"] is True
     assert summaries["small"]["truncated"] is False
@@ -209,9 +201,9 @@ def test_a_partition_whose_vehicles_fall_silent_closes_and_commits(
             (summaries[f"cut-{name}"]["status"], summaries[f"cut-{name}"]["close_reason"]) for name in silent
         } == {("attributed", "silence")}
         assert eventually(lambda: cluster.committed()[1] == len(cut_off), 10), cluster.committed()
-        assert metric(running, 'cockpithat_sessions_closed_total{reason="silence"}') == 10
+        assert running.metric('cockpithat_sessions_closed_total{reason="silence"}') == 10
         topic = cluster.topic("session_events")
-        assert metric(running, f'cockpithat_hold_age_seconds{{partition="1",topic="{topic}"}}') == 0
+        assert running.metric(f'cockpithat_hold_age_seconds{{partition="1",topic="{topic}"}}') == 0
 
 
 def test_a_silence_of_the_broker_is_not_the_vehicles(chaos_kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -221,7 +213,7 @@ def test_a_silence_of_the_broker_is_not_the_vehicles(chaos_kafka: KafkaBroker, t
     with worker(cluster, tmp_path) as running:
         running.wait_ready()
         cluster.send([body for events in sessions for body in events[:4]])
-        assert eventually(lambda: metric(running, "cockpithat_open_sessions") == 20)
+        assert eventually(lambda: running.metric("cockpithat_open_sessions") == 20)
         chaos_kafka.kill()
         time.sleep(8)
         chaos_kafka.resume()
@@ -243,7 +235,7 @@ def test_partitions_added_while_running_are_named(kafka: KafkaBroker, tmp_path: 
         assert eventually(lambda: running.get("/readyz")[0] == 503, 60)
         _, body = running.get("/readyz")
         assert f"{topic} from 4 to 6" in body
-        assert metric(running, f'cockpithat_partitions_added{{topic="{topic}"}}') == 2
+        assert running.metric(f'cockpithat_partitions_added{{topic="{topic}"}}') == 2
         told = running.wait_for_event("topics are not as they must be")
         assert topic in told[0]["detail"]
         # It goes on meanwhile, in the partitions it knows.
@@ -284,7 +276,7 @@ def test_keys_partitioned_by_crc32_are_named(kafka: KafkaBroker, tmp_path: Path)
         assert eventually(lambda: running.get("/readyz")[0] == 503, 20)
         for role in ("session_events", "vehicle_snapshots"):
             topic = cluster.topic(role)
-            assert metric(running, f'cockpithat_misplaced_keys_total{{topic="{topic}"}}') > 10
+            assert running.metric(f'cockpithat_misplaced_keys_total{{topic="{topic}"}}') > 10
             assert topic in {line.get("topic") for line in _misplaced(running)}
         assert "murmur2" in running.get("/readyz")[1]
 

@@ -243,6 +243,20 @@ class RunningWorker:
             time.sleep(0.1)
         raise AssertionError(f"not ready: {body}\n{self.log.read_text()[-3000:]}")
 
+    def metric(self, series: str) -> float:
+        """The value of one series, as ``/metrics`` writes its name and labels."""
+        _, text = self.get("/metrics")
+        found = [line for line in text.splitlines() if line.startswith(f"{series} ")]
+        assert found, f"no {series} in the metrics"
+        return float(found[0].rsplit(" ", 1)[1])
+
+    def wait_metric(self, series: str, least: float, timeout: float = 45.0) -> None:
+        """Wait until a series has reached ``least``."""
+        deadline = time.monotonic() + timeout
+        while (value := self.metric(series)) < least:
+            assert time.monotonic() < deadline, f"{series} is {value}: {self.log.read_text()[-3000:]}"
+            time.sleep(0.1)
+
 
 @contextmanager
 def worker(cluster: Cluster, tmp_path: Path, **options: Any) -> Iterator[RunningWorker]:
