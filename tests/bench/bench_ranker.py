@@ -5,6 +5,7 @@
 ``... leaveout DIR...`` training families, each judged by weights fitted on the others; ratings combined.
 ``... carbench`` first and second candidate on the runs that have a step, and screening of the good runs.
 ``... screening DIR...`` silent hazards found and false alarms, in the same folders.
+``--training``: the training families. Settings of ``COCKPITHAT_ATTRIBUTION__SCREENING__...`` apply.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from cockpithat.analysis.local import LocalAttribution
 from cockpithat.analysis.roles import agent_key
 from cockpithat.analysis.settings import AttributionSettings
 from cockpithat.contract.base import Asil
-from cockpithat.formats.base import ReadOptions
 from cockpithat.formats.registry import load
 from cockpithat.ranking.carbench import read_carbench_labels
 from cockpithat.ranking.features import COCKPIT, DIALOGUE
@@ -40,7 +40,7 @@ from cockpithat.ranking.training import (
     fit_severity,
     high_threshold,
 )
-from cockpithat.simulator.benchmark import TRACES_FOLDER, read_labels
+from stream.settings import load_settings
 from tests.bench.bench_local import DATA, SPLITS, Judge, _figure, local_methods, wilson
 
 _FOLDS = 5
@@ -164,19 +164,13 @@ def leave_families_out(folders: list[Path]) -> None:
         print(_line(f"{name}, precision of C and D", found, told))
 
 
-def screening(folders: list[Path], families: str | None) -> None:
+def screening(folders: list[Path], families: str) -> None:
     """Silent hazards that become suspicions, and passed sessions that do, of the families given."""
-    panel = LocalAttribution()
+    panel = LocalAttribution(load_settings().attribution)
     found: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for folder in folders:
-        for label in read_labels(folder):
-            if label.kind == "failed":
-                continue
-            if families is not None and label.scenario.held_out != (families == HELD_OUT):
-                continue
-            file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
-            (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))
+        for trace, label in cockpitbench(folder, families, failed=False):
             total[label.kind] += 1
             found[label.kind] += panel.screen(trace) is not None
     print(_line("silent hazards that become suspicions", found["silent_hazard"], total["silent_hazard"]))
