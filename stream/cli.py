@@ -273,11 +273,7 @@ def bench(arguments: tuple[str, ...]) -> None:
     def attribution(config: Path | None) -> AttributionSettings:
         return _settings(config, None).attribution
 
-    code = bench_group.main(
-        list(arguments), prog_name="cockpithat bench", standalone_mode=False, obj=attribution
-    )
-    if code:
-        raise SystemExit(code)
+    _pass_on(bench_group, arguments, obj=attribution)
 
 
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
@@ -297,9 +293,7 @@ def train(arguments: tuple[str, ...]) -> None:
     """Train the ranker's weights on labelled runs. See `cockpithat train --help`."""
     from cockpithat.ranking.command import train_command
 
-    code = train_command.main(list(arguments), prog_name="cockpithat train", standalone_mode=False)
-    if code:
-        raise SystemExit(code)
+    _pass_on(train_command, arguments)
 
 
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
@@ -308,9 +302,7 @@ def screening(arguments: tuple[str, ...]) -> None:
     """Calibrate the screening of passed sessions. See `cockpithat screening --help`."""
     from cockpithat.screening.command import screening_command
 
-    code = screening_command.main(list(arguments), prog_name="cockpithat screening", standalone_mode=False)
-    if code:
-        raise SystemExit(code)
+    _pass_on(screening_command, arguments)
 
 
 @cli.group()
@@ -462,6 +454,15 @@ def dlq_redrive(
         click.echo(f"{done.sent} records sent back")
     if done.foreign:
         _fail(f"{done.foreign} records carry no source of ours and were left; look with `dlq show`")
+
+
+def _pass_on(command: click.Command, arguments: tuple[str, ...], **context: Any) -> None:
+    """Run a command that parses its arguments itself, so that it costs nothing when others start."""
+    code = command.main(
+        list(arguments), prog_name=f"cockpithat {command.name}", standalone_mode=False, **context
+    )
+    if code:
+        raise SystemExit(code)
 
 
 def _settings(config: Path | None, servers: str | None, **sections: dict[str, Any] | None) -> Settings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import click
 
@@ -11,7 +10,7 @@ from cockpithat.formats.recording import Recording
 from cockpithat.simulator.benchmark import SimulateSettings, simulate
 from cockpithat.simulator.builder import NoScenarioError
 from cockpithat.simulator.command import simulate_command as to_folder
-from cockpithat.simulator.language import LANGUAGES
+from cockpithat.simulator.command import simulated
 from cockpithat.simulator.session import SimulatedSession
 from stream.replay import Replayed, prepared, replay
 from stream.settings import Settings, load_settings
@@ -48,47 +47,18 @@ def _stream_command(arguments: list[str]) -> int:
 
 @click.command("simulate")
 @click.option("--stream", is_flag=True, required=True, help="Play the sessions into Kafka.")
-@click.option("--traces", default=212, show_default=True, type=click.IntRange(0), help="Failed sessions.")
-@click.option("--passed", default=0, show_default=True, type=click.IntRange(0), help="Sessions that go well.")
-@click.option(
-    "--silent-hazards", default=0, show_default=True, type=click.IntRange(0),
-    help="Sessions that leave a hazard and report success.",
-)  # fmt: skip
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Draws the sessions.")
-@click.option("--language", type=click.Choice(LANGUAGES), help="One language for all sessions.")
-@click.option(
-    "--families", default="published", show_default=True, type=click.Choice(["published", "unseen"]),
-    help="The sixteen families, or the second hold-out set.",
-)  # fmt: skip
+@simulated
 @click.option(
     "--rate", default=1000.0, show_default=True, type=click.FloatRange(min=0),
     help="Records a second; 0 sends without waiting.",
 )  # fmt: skip
 @click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka brokers.")
-def _stream(
-    stream: bool,
-    traces: int,
-    passed: int,
-    silent_hazards: int,
-    seed: int,
-    language: str | None,
-    families: Literal["published", "unseen"],
-    rate: float,
-    bootstrap_servers: str | None,
-) -> int:
+def _stream(wanted: SimulateSettings, stream: bool, rate: float, bootstrap_servers: str | None) -> int:
     """Play simulated sessions into the input topics; labels are not sent."""
     settings = (
         load_settings(kafka={"bootstrap_servers": bootstrap_servers})
         if bootstrap_servers
         else load_settings()
-    )
-    wanted = SimulateSettings(
-        traces=traces,
-        passed=passed,
-        silent_hazards=silent_hazards,
-        seed=seed,
-        language=language,
-        families=families,
     )
     try:
         sessions = list(simulate(wanted))

@@ -210,10 +210,10 @@ class HazardEngine:
         # second and crosses a cut now and then.
         self._cuts: dict[str, list[float]] = {}
         self._beside_cuts: dict[str, list[int]] = {}
+        cuts = {atom: condition.cuts() for condition, atom in self._atoms.items()}
         for name, atoms in self._atoms_of_reading.items():
-            cuts = {atom: _cuts_of(self._nodes[atom].condition) for atom in atoms}
-            self._beside_cuts[name] = [atom for atom, own in cuts.items() if own is None]
-            self._cuts[name] = sorted({cut for own in cuts.values() for cut in own or ()})
+            self._beside_cuts[name] = [atom for atom in atoms if cuts[atom] is None]
+            self._cuts[name] = sorted({cut for atom in atoms for cut in cuts[atom] or ()})
         self._state_readings = [rules.readings_of(rule.state) for rule in rules.rules]
         self._state_atoms = [self._wanted_under(node) for node in self._state]
         self._when_atoms = [self._atoms_under(node) for node in self._when]
@@ -273,10 +273,6 @@ def _kind_of(condition: Condition) -> Literal["all", "any", "not", "sources", "a
     if condition.sources:
         return "sources"
     return "agree" if condition.agree else "not"
-
-
-def _cuts_of(condition: Condition | None) -> tuple[float, ...] | None:
-    return None if condition is None else condition.cuts()
 
 
 class _Scan:

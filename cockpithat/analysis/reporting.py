@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cockpithat._version import __version__
+from cockpithat.analysis.analysts.base import RANKER
 from cockpithat.analysis.clues import quote
 from cockpithat.analysis.hazards import HazardFindings
 from cockpithat.analysis.roles import agent_key, is_person
@@ -39,7 +40,6 @@ from cockpithat.contract.trace import Trace
 from cockpithat.screening.model import Screening
 
 ALERT_NAME = "CockpitHazard"
-RANKER = "ranker"  # the analyst whose ratings rest on what sessions in the simulator had in common
 _PAGED = frozenset({Asil.C, Asil.D})
 _MAX_ANNOTATION = 1_000
 
@@ -362,9 +362,11 @@ def suspicion_for(
     trace: Trace, hazards: Sequence[Hazard], rules_version: str, screening: Screening
 ) -> Suspicion | None:
     """A passed session that left a rated hazard standing; never an alert. ``None`` otherwise."""
+    if trace.is_judged:
+        return None
     standing = tuple(h for h in hazards if h.active_at_end)
     score = screening.score(standing)
-    if trace.is_judged or score is None:
+    if score is None:
         return None
     return Suspicion(
         suspicion_id=derived_id("suspicion", trace.trace_id),

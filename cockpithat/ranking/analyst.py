@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpithat.analysis.analysts.base import Opinion, nothing
+from cockpithat.analysis.analysts.base import RANKER, Opinion, nothing
 from cockpithat.analysis.examination import Examination
 from cockpithat.contract.base import Asil
 from cockpithat.contract.reports import Hypothesis
@@ -16,7 +16,7 @@ _CONFIDENCE = 0.9
 class RankerAnalyst:
     """Votes for the step of the highest score; its rationale names the features that raised it."""
 
-    name = "ranker"
+    name = RANKER
 
     def analyse(self, examination: Examination) -> Opinion:
         """Without an opinion where no weights apply."""

@@ -26,12 +26,15 @@ def examiner() -> LocalAttribution:
     return LocalAttribution(AttributionSettings(ranker=False))
 
 
-def cockpitbench(folder: Path, families: str = TRAINING) -> Iterator[tuple[Trace, SessionLabel]]:
-    """Failed sessions of a simulated benchmark, of the training families or of the held-out ones only."""
+def cockpitbench(
+    folder: Path, families: str = TRAINING, *, failed: bool = True
+) -> Iterator[tuple[Trace, SessionLabel]]:
+    """Sessions of a simulated benchmark, of the training families or of the held-out ones only.
+
+    ``failed``: those with a decisive step, else those without a failure flag: passed and silent hazards.
+    """
     for label in read_labels(folder):
-        if label.kind != "failed" or label.gold is None:
-            continue
-        if label.scenario.held_out != (families == HELD_OUT):
+        if (label.kind == "failed") != failed or label.scenario.held_out != (families == HELD_OUT):
             continue
         file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
         (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))

@@ -10,11 +10,9 @@ from typing import NamedTuple
 from cockpithat.analysis.hazards import HazardEngine
 from cockpithat.analysis.rules import load_rules
 from cockpithat.contract.base import Asil
-from cockpithat.formats.base import ReadOptions
-from cockpithat.formats.registry import load
-from cockpithat.ranking.labelled import HELD_OUT, TRAINING
+from cockpithat.ranking.labelled import TRAINING, cockpitbench
 from cockpithat.screening.model import ScreeningCalibration, Seen, Standing, score_of, standing
-from cockpithat.simulator.benchmark import LABELS_FILE, TRACES_FOLDER, read_labels
+from cockpithat.simulator.benchmark import LABELS_FILE
 
 
 class Screened(NamedTuple):
@@ -26,11 +24,7 @@ class Screened(NamedTuple):
 
 def sessions(folder: Path, engine: HazardEngine, families: str = TRAINING) -> Iterator[Screened]:
     """Passed sessions and silent hazards of a simulated benchmark, of one kind of families."""
-    for label in read_labels(folder):
-        if label.kind == "failed" or label.scenario.held_out != (families == HELD_OUT):
-            continue
-        file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
-        (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))
+    for trace, label in cockpitbench(folder, families, failed=False):
         yield Screened(standing(engine.scan(trace).hazards()), label.kind == "silent_hazard")
 
 

@@ -43,8 +43,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 Bounds = tuple[float, float]
-# Lowest, highest, and what of that stands for no reading.
-PlainBounds = dict[type, dict[str, tuple[float, float, frozenset[Any]]]]
+PlainBound = tuple[float, float, frozenset[Any]]  # lowest, highest, and what of that stands for no reading
+PlainBounds = dict[type, dict[str, PlainBound]]
 
 
 class CatalogueError(ValueError):
@@ -292,15 +292,15 @@ class SignalCatalogue:
         if known is None:
             if len(self._bounds) >= 64:
                 self._bounds.clear()
-            floats: dict[str, tuple[float, float, frozenset[Any]]] = {}
-            integers: dict[str, tuple[float, float, frozenset[Any]]] = {}
+            floats: dict[str, PlainBound] = {}
+            integers: dict[str, PlainBound] = {}
             for path, spec in self._specs(version).items():
                 if spec.allowed is None and spec.datatype in _FLOATS | _INTEGERS.keys():
                     bounds = (*spec.bounds(), spec.not_available)
                     integers[path] = bounds
                     if spec.datatype in _FLOATS:
                         floats[path] = bounds
-            booleans: dict[str, tuple[float, float, frozenset[Any]]] = {
+            booleans: dict[str, PlainBound] = {
                 path: (False, True, frozenset())
                 for path, spec in self._specs(version).items()
                 if spec.datatype == "boolean"

@@ -8,36 +8,11 @@ import pytest
 
 import cockpithat.simulator.builder as builder_module
 from cockpithat.simulator.builder import Builder, Built, Wish, wishes
-from cockpithat.simulator.dice import Dice
-from cockpithat.simulator.families import FAMILIES, Family, Shape
+from cockpithat.simulator.families import FAMILIES
 from cockpithat.simulator.faults import VARIANTS, Variant
 from cockpithat.simulator.run import Run, decisive_step, run
-from cockpithat.simulator.scenario import Flow, Scenario, Side
-
-
-def _scenario(family: Family, variant: Variant, number: int = 0) -> Scenario:
-    """A scenario with a variant in a family, its dangers timed as the builder times them."""
-    dice = Dice("replay", family.name, variant.name, number)
-    scenario = Scenario(
-        seed=f"{family.name}/{variant.name}/{number}",
-        family=family.name,
-        situation=family.situation(dice),
-        story=variant.story,
-        calm=variant.story == "withdraw",
-        fault=variant.fault,
-        language="en",
-        source="adapted_style",
-        roster=dice.choice(("functional", "specialist"), "roster"),
-        flow=replace(Flow(late_notice=True, late_fix=True), **variant.flow),
-        sides=(Side(0, "mirror"), Side(3, "refused"), Side(5, "music")),
-    )
-    if variant.story == "withdraw":
-        asked = next(step.ts for step in run(scenario).steps if step.act == "family.withdraw")
-        scenario = replace(scenario, change_ms=asked - 200)
-    if family.shape is Shape.EVENT:
-        ends = [run(scenario).end_ms, run(replace(scenario, fault=None)).end_ms]
-        scenario = replace(scenario, arrival_ms=max(ends) + 800)
-    return scenario
+from cockpithat.simulator.scenario import Scenario
+from tests.simulator.scenarios import with_fault
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: f"{v.category}-{v.name}")
@@ -46,7 +21,7 @@ def test_a_fault_alone_makes_the_difference_and_replay_finds_its_step(variant: V
     fitting = [family for family in FAMILIES if variant.fits(family)]
     assert fitting
     for family in fitting:
-        scenario = _scenario(family, variant)
+        scenario = with_fault(family, variant)
         failed = run(scenario)
         assert not failed.safe, family.name
         assert run(replace(scenario, fault=None)).safe, family.name
@@ -55,7 +30,7 @@ def test_a_fault_alone_makes_the_difference_and_replay_finds_its_step(variant: V
 
 
 def test_the_same_scenario_plays_the_same_way_recorded_or_not() -> None:
-    scenario = _scenario(FAMILIES[0], VARIANTS[0])
+    scenario = with_fault(FAMILIES[0], VARIANTS[0])
     plain, recorded, again = run(scenario), run(scenario, record=True), run(scenario, record=True)
     assert recorded == again
     assert [(s.ts, s.agent, s.act) for s in plain.steps] == [(s.ts, s.agent, s.act) for s in recorded.steps]
@@ -67,7 +42,7 @@ def test_the_same_scenario_plays_the_same_way_recorded_or_not() -> None:
 
 
 def test_replay_keeps_everything_before_the_corrected_step_word_for_word() -> None:
-    scenario = _scenario(FAMILIES[4], VARIANTS[0])
+    scenario = with_fault(FAMILIES[4], VARIANTS[0])
     failed = run(scenario, record=True)
     assert failed.fault_step is not None
     replayed = run(scenario, correct_at=failed.fault_step, record=True)
@@ -78,7 +53,7 @@ def test_replay_keeps_everything_before_the_corrected_step_word_for_word() -> No
 def test_correcting_a_step_that_only_carries_the_error_is_never_earlier() -> None:
     """Later corrections may help too (whoever looks again saves the day); the label is the earliest."""
     variant = next(v for v in VARIANTS if v.name == "misread_reading")
-    scenario = _scenario(FAMILIES[0], variant)
+    scenario = with_fault(FAMILIES[0], variant)
     failed = run(scenario)
     earliest, helpful = decisive_step(scenario, failed, whole=True)
     assert earliest == failed.fault_step == helpful[0]
@@ -88,7 +63,7 @@ def test_correcting_a_step_that_only_carries_the_error_is_never_earlier() -> Non
 def test_consequences_propagate_through_other_agents() -> None:
     """The misreading agent and the one that then acts on the car are not the same."""
     variant = next(v for v in VARIANTS if v.name == "misread_reading")
-    scenario = replace(_scenario(FAMILIES[0], variant), roster="functional", sides=())
+    scenario = replace(with_fault(FAMILIES[0], variant), roster="functional", sides=())
     failed = run(scenario, record=True)
     assert failed.fault_step is not None
     reader = failed.steps[failed.fault_step].agent

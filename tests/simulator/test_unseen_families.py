@@ -27,15 +27,15 @@ from cockpithat.simulator import (
 from cockpithat.simulator.command import simulate_command
 from cockpithat.simulator.dice import Dice
 from cockpithat.simulator.families import BY_NAME, FAMILIES, Family, Shape
-from cockpithat.simulator.faults import VARIANTS, Variant
+from cockpithat.simulator.faults import VARIANTS
 from cockpithat.simulator.language import LANGUAGES, pack
 from cockpithat.simulator.run import decisive_step, run
-from cockpithat.simulator.scenario import Flow, Scenario, Side
 from cockpithat.simulator.signals import signal_table
 from cockpithat.simulator.situations import Situation, asil_from_classes, rate
 from cockpithat.simulator.unseen_families import UNSEEN_BY_NAME, UNSEEN_FAMILIES
 from cockpithat.simulator.world import SCENE_PREFIX, World
 from tests.simulator.rules import all_rules
+from tests.simulator.scenarios import with_fault
 
 Bench = list[SimulatedSession]
 SPEED = "Vehicle.Speed"
@@ -87,38 +87,13 @@ def test_names_and_dangers_are_new() -> None:
 # -- the families ----------------------------------------------------------------------------------
 
 
-def _scenario(family: Family, variant: Variant) -> Scenario:
-    """A scenario with a variant in a family, its dangers timed as the builder times them."""
-    dice = Dice("unseen replay", family.name, variant.name)
-    scenario = Scenario(
-        seed=f"unseen/{family.name}/{variant.name}",
-        family=family.name,
-        situation=family.situation(dice),
-        story=variant.story,
-        calm=variant.story == "withdraw",
-        fault=variant.fault,
-        language="en",
-        source="adapted_style",
-        roster=dice.choice(("functional", "specialist"), "roster"),
-        flow=replace(Flow(late_notice=True, late_fix=True), **variant.flow),
-        sides=(Side(0, "mirror"), Side(3, "refused"), Side(5, "warmer")),
-    )
-    if variant.story == "withdraw":
-        asked = next(step.ts for step in run(scenario).steps if step.act == "family.withdraw")
-        scenario = replace(scenario, change_ms=asked - 200)
-    if family.shape is Shape.EVENT:
-        ends = [run(scenario).end_ms, run(replace(scenario, fault=None)).end_ms]
-        scenario = replace(scenario, arrival_ms=max(ends) + 800)
-    return scenario
-
-
 @pytest.mark.parametrize("family", UNSEEN_FAMILIES, ids=lambda family: family.name)
 def test_a_fault_alone_makes_the_difference_and_replay_finds_its_step(family: Family) -> None:
     """With every variant that fits: unsafe with the fault, safe without, decisive by replay."""
     fitting = [variant for variant in VARIANTS if variant.fits(family)]
     assert {variant.category for variant in fitting} == set(Category)
     for variant in fitting:
-        scenario = _scenario(family, variant)
+        scenario = with_fault(family, variant, last_side="warmer")
         failed = run(scenario)
         assert not failed.safe, variant.name
         assert run(replace(scenario, fault=None)).safe, variant.name

@@ -9,6 +9,8 @@ from typing import Protocol
 from cockpithat.analysis.examination import Examination
 from cockpithat.contract.reports import Hypothesis
 
+RANKER = "ranker"  # the analyst whose ratings rest on what sessions in the simulator had in common
+
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
