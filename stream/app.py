@@ -109,7 +109,7 @@ class Worker:
         self.roles: list[Role] = build(worker.roles, self.context)
         for role in self.roles:
             self.metrics.watch_topic(role.topic)
-            faust_compat.add_agent(self._app, role.topic, role.receive, name=role.name)
+            faust_compat.subscribe(self._app, role.topic, role.receive)
         faust_compat.on_rebalance(self._app, revoked=self._on_revoked, assigned=self._on_assigned)
         self.health.require("topics", lambda: self._topics_problem)
         self.health.require("assignment", lambda: None if self._assigned else "no partition assigned yet")

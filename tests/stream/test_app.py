@@ -76,12 +76,9 @@ async def test_only_committed_records_are_read() -> None:
 # ---------------------------------------------------------------- offsets
 
 
-async def test_the_holds_decide_on_the_offset_whatever_is_acknowledged() -> None:
+async def test_the_holds_decide_on_the_offset() -> None:
     allowed: dict[str, int | None] = {"offset": 5}
     consumer = app(lambda topic, partition: allowed["offset"]).consumer
-    for acknowledged in (10, 11, 12, 14):  # out of order, and with a gap
-        consumer._acked[EVENTS].append(acknowledged)
-        consumer._acked_index[EVENTS].add(acknowledged)
     assert consumer._new_offset(EVENTS) == 5
     allowed["offset"] = None
     assert consumer._new_offset(EVENTS) is None
@@ -98,22 +95,11 @@ async def test_a_hold_released_on_a_silent_partition_is_committed() -> None:
     assert consumer._filter_committable_offsets([EVENTS]) == {}
 
 
-async def test_acknowledgements_and_gaps_are_not_kept() -> None:
-    consumer = app().consumer
-    consumer._acked[EVENTS].extend(range(1_000))
-    consumer._acked_index[EVENTS].update(range(1_000))
-    consumer._new_offset(EVENTS)
-    await consumer._add_gap(EVENTS, 10, 20)
-    assert not consumer._acked[EVENTS]
-    assert not consumer._acked_index[EVENTS]
-    assert not consumer._gap[EVENTS]
-
-
 # ---------------------------------------------------------------- on a broker
 
 
 class Running:
-    """An app with one agent, in this process."""
+    """An app with one topic, in this process."""
 
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
         self.topic = topic
@@ -124,7 +110,7 @@ class Running:
         self.fail_on: bytes | None = None
         self.stop = asyncio.Event()
         self.app = app(lambda _, partition: self.committable.get(partition), kafka)
-        faust_compat.add_agent(self.app, topic, self._receive, name="test")
+        faust_compat.subscribe(self.app, topic, self._receive)
         faust_compat.on_rebalance(
             self.app, revoked=self._note(self.revoked), assigned=self._note(self.assigned)
         )
@@ -137,7 +123,7 @@ class Running:
 
     def _receive(self, record: Record) -> None:
         if self.fail_on is not None and record.value == self.fail_on:
-            raise ValueError("an agent that fails")
+            raise ValueError("a receiver that fails")
         self.records.append(record)
 
     def values(self) -> list[bytes | None]:
@@ -232,7 +218,7 @@ async def test_records_are_read_again_from_the_held_offset(kafka: KafkaBroker, t
 
 
 @pytest.mark.kafka
-async def test_an_error_in_an_agent_ends_the_app_with_the_record_uncommitted(
+async def test_an_error_in_a_receiver_ends_the_app_with_the_record_uncommitted(
     kafka: KafkaBroker, topic: str
 ) -> None:
     kafka.produce(topic, [(b"k", b"good"), (b"k", b"bad"), (b"k", b"later")])
@@ -240,7 +226,7 @@ async def test_an_error_in_an_agent_ends_the_app_with_the_record_uncommitted(
     it = Running(group, topic)
     it.fail_on = b"bad"
     it.committable[0] = 1
-    with pytest.raises(ValueError, match="an agent that fails"):
+    with pytest.raises(ValueError, match="a receiver that fails"):
         async with asyncio.timeout(60):
             await faust_compat.run(it.app, it.stop, stop_timeout_s=5)
     assert it.values() == [b"good"]

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import faust
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
@@ -31,7 +32,6 @@ from cockpithat.session.settings import EngineSettings
 from cockpithat.vehicle.log import SnapshotLog
 from stream import faust_compat, memory
 from stream.app import Worker
-from stream.records import Record
 from stream.settings import KafkaSettings, load_settings
 from stream.snapshots import SnapshotReader
 
@@ -148,8 +148,8 @@ class _Count:
         self.taken = 0
         self.begun = self.cpu = self.ended = 0.0
 
-    def take(self, _: Record) -> None:
-        """What the bare agent does with a record."""
+    def take(self, _: object) -> None:
+        """What the bare agent does with an event."""
         if not self.taken:
             self.begun, self.cpu = time.perf_counter(), time.process_time()
         self.taken += 1
@@ -166,16 +166,26 @@ class _Count:
         }
 
 
-async def faust(bootstrap: str, topic: str, count: int) -> dict[str, float]:
-    """A Faust agent with the worker's flags that only counts."""
+async def bare_agent(bootstrap: str, topic: str, count: int) -> dict[str, float]:
+    """Faust's own agent, with the worker's flags, that only counts."""
     stop = asyncio.Event()
     counter = _Count(count, stop.set)
-    app = faust_compat.create_app(
-        KafkaSettings(bootstrap_servers=bootstrap, group_id=f"bare.{os.getpid()}"),
-        committable=lambda *_: None,
-        commit_interval_s=1.0,
-    )
-    faust_compat.add_agent(app, topic, counter.take, name="bare")
+    settings = KafkaSettings(bootstrap_servers=bootstrap, group_id=f"bare.{os.getpid()}")
+
+    class BareApp(faust.App):
+        BootStrategy = faust_compat.NoWebServer
+
+        def _create_directories(self) -> None: ...
+
+    app = BareApp(settings.group_id, **faust_compat.flags(settings, commit_interval_s=1.0))
+
+    async def agent(stream: Any) -> None:
+        async for event in stream.events():
+            counter.take(event)
+
+    app.agent(
+        app.topic(topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
+    )(agent)
     asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
     await faust_compat.run(app, stop)
     return counter.result()
@@ -256,7 +266,7 @@ def main(what: str, options: dict[str, Any]) -> dict[str, float]:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(faust(**options) if what == "faust" else worker(**options))
+        return runner.run(bare_agent(**options) if what == "faust" else worker(**options))
 
 
 if __name__ == "__main__":
