@@ -46,7 +46,7 @@ typecheck: $(VENV)/.installed-dev ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev ## All tests
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=15
 
 test-chaos: $(VENV)/.installed-dev ## Kills, rebalances, a broker restart and faults on Apache Kafka, full form
 	$(BIN)/pytest tests/chaos --chaos-full --durations=0
