@@ -385,7 +385,9 @@ class WorkerSettings(_Section):
     suspicions_per_hour: int = Field(
         200,
         ge=0,
-        description="Most suspicions of one input partition in an hour of Kafka timestamps, 0: no limit. "
+        le=1_000_000,
+        description="Suspicions of one input partition that may pass in a row, and that come back evenly "
+        "within an hour of Kafka timestamps, 0: no limit. "
         "Those beyond are counted and named in the session's summary, without a record of their own.",
     )
     transaction_interval_ms: int = Field(

@@ -35,6 +35,7 @@ class LocalAttribution:
         self.engine = HazardEngine(self.rules)
         self.ranker = load_ranker(self.settings.ranker_file) if self.settings.ranker else None
         self.screening = Screening(self.settings.screening)
+        self.screening.check_rules(self.rules.version)
         panel = [analyst.name for analyst in LOCAL_ANALYSTS]
         weights = self.ranker.digest if self.ranker is not None else None
         self.provenance = provenance_of(self.settings, self.rules, method=METHOD, panel=panel, ranker=weights)

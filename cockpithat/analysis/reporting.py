@@ -155,9 +155,15 @@ def severity_rating(decision: Decision, findings: HazardFindings) -> SeverityRat
         exposure=top.exposure if top else None,
         controllability=top.controllability if top else None,
         rule=named.rule if named else None,
-        rationale=named.rationale if named else _no_hazard(findings),
+        rationale=named.rationale if named else _without_rule(decision, findings),
         hazards=hazards,
     )
+
+
+def _without_rule(decision: Decision, findings: HazardFindings) -> str:
+    if decision.raised_by is None:
+        return _no_hazard(findings)
+    return f"rated by {_rater(decision)}; by the rules {_no_hazard(findings)}"
 
 
 def _no_hazard(findings: HazardFindings) -> str:
@@ -226,6 +232,12 @@ def _rests_on_something(decision: Decision) -> bool:
     )
 
 
+def _rater(decision: Decision) -> str:
+    if decision.raised_by == RANKER:
+        return "the ranker from the situation, without a hazard rule that says so"
+    return "the panel"
+
+
 def sentence(trace: Trace, decision: Decision, findings: HazardFindings, review: ReviewDecision) -> str:
     """One or two sentences for people: who, where, what kind, how bad, and why."""
     if decision.step is None and decision.agent is None:
@@ -243,7 +255,7 @@ def sentence(trace: Trace, decision: Decision, findings: HazardFindings, review:
             f"({_lower(top.rule.situation)}); {top.evidence[0].text if top.evidence else top.rule.id}."
         )
     elif decision.asil not in (Asil.UNRATED, Asil.QM):
-        parts.append(f"ASIL {decision.asil.value} (indicative), rated by the panel.")
+        parts.append(f"ASIL {decision.asil.value} (indicative), rated by {_rater(decision)}.")
     else:
         parts.append("No hazard evidence, so not rated." if decision.asil == Asil.UNRATED else "Rated QM.")
     backing = next(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cockpithat.analysis.rules import RuleSet, load_rules
 from cockpithat.calibration.method import CalibrationSettings
@@ -73,6 +73,12 @@ class AttributionSettings(BaseModel):
     panel: PanelSettings | None = Field(
         None, description="endpoints of the LLM panel, for analysts 'llm'; none: only local analysts"
     )
+
+    @model_validator(mode="after")
+    def _ranker_can_rate(self) -> Self:
+        if self.ranker_rates and not self.ranker:
+            raise ValueError("ranker_rates needs ranker: true")
+        return self
 
     def rules(self) -> RuleSet:
         """The rules in force. Raises ``RulesError``."""

@@ -37,7 +37,12 @@ def cockpitbench(
         if (label.kind == "failed") != failed or label.scenario.held_out != (families == HELD_OUT):
             continue
         file = folder / TRACES_FOLDER / f"{label.session_id}.jsonl"
-        (trace,) = load(file, "cockpit", ReadOptions(warn=lambda _: None))
+        traces = list(load(file, "cockpit", ReadOptions(warn=lambda _: None)))
+        if [trace.session_id for trace in traces] != [label.session_id]:
+            raise ValueError(
+                f"{file}: holds other sessions than the one it is named for; write the folder again"
+            )
+        (trace,) = traces
         yield trace, label
 
 

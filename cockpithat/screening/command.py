@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from cockpithat.screening.model import ScreeningCalibration
 
 _RATES = (0, 5, 10, 20, 30, 50, 100, 1000)
 
@@ -42,6 +46,15 @@ def screening_command(folders: tuple[Path, ...], rules_file: Path | None, out: P
         f"standing; {calibration.hazardous_sessions} hazardous ones"
     )
     for rate in _RATES:
-        threshold = calibration.threshold(rate)
-        click.echo(f"{rate:5} false alarms per 1,000: score above {max(threshold, 0.0):.3f}")
+        click.echo(f"{rate:5} false alarms per 1,000: {_told(calibration, rate)}")
     click.echo(f"calibration in {out}")
+
+
+def _told(calibration: ScreeningCalibration, rate: float) -> str:
+    threshold = calibration.threshold(rate)
+    if threshold < 0:
+        return "whenever a hazard stands"
+    if threshold <= 1:
+        return f"score above {threshold:.3f}"
+    needed = calibration.sessions_needed(rate)
+    return "never" if needed is None else f"never; that takes at least {needed} safe sessions"

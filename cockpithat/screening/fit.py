@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from cockpithat.analysis.hazards import HazardEngine
 from cockpithat.analysis.rules import load_rules
-from cockpithat.contract.base import Asil
+from cockpithat.contract.base import Asil, Outcome
 from cockpithat.ranking.labelled import TRAINING, cockpitbench
 from cockpithat.screening.model import ScreeningCalibration, Seen, Standing, score_of, standing
-from cockpithat.simulator.benchmark import LABELS_FILE
+from cockpithat.simulator.benchmark import LABELS_FILE, read_labels
 
 
 class Screened(NamedTuple):
@@ -25,6 +25,8 @@ class Screened(NamedTuple):
 def sessions(folder: Path, engine: HazardEngine, families: str = TRAINING) -> Iterator[Screened]:
     """Passed sessions and silent hazards of a simulated benchmark, of one kind of families."""
     for trace, label in cockpitbench(folder, families, failed=False):
+        if trace.outcome is Outcome.UNKNOWN:
+            raise ValueError(f"{folder}: session {label.session_id} has no end; write the folder again")
         yield Screened(standing(engine.scan(trace).hazards()), label.kind == "silent_hazard")
 
 
@@ -40,8 +42,20 @@ def calibrate(folders: Sequence[Path], rules_file: Path | None = None) -> Screen
             )
     rules = load_rules(rules_file)
     engine = HazardEngine(rules)
+    labelled = Counter(label.session_id for folder in folders for label in read_labels(folder))
+    if twice := [name for name, times in labelled.items() if times > 1]:
+        raise ValueError(
+            f"session {twice[0]} is there {labelled[twice[0]]} times ({len(twice)} such); give each folder "
+            "once: a session that is there twice vouches for itself"
+        )
     rows = [row for folder in folders for row in sessions(folder, engine)]
-    return fit(rows, rules_version=rules.version, source=f"{len(folders)} simulated benchmarks")
+    names = ", ".join(folder.resolve().name for folder in folders)
+    if not any(not row.hazardous for row in rows):
+        raise ValueError(
+            f"{names}: no safe session of families that may train (hold-out families are left out); give "
+            "folders that `cockpithat simulate` wrote with --passed and --silent-hazards"
+        )
+    return fit(rows, rules_version=rules.version, source=f"{len(labelled)} simulated sessions in {names}")
 
 
 def fit(rows: Iterable[Screened], *, rules_version: str, source: str = "") -> ScreeningCalibration:

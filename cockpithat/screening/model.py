@@ -4,8 +4,9 @@ A heuristic, made on simulated sessions. The score of a hazard that still stands
 labelled sessions, among those that left the same rule's hazard standing, that were hazardous indeed; rules
 that were seldom seen lean on all rules of the same ASIL. A session has the highest score of its hazards.
 
-The threshold is split conformal: of n sessions that passed and were labelled safe, floor(rate (n + 1)) may
-lie above it. A safe session drawn like them is then a false alarm with a probability of at most the rate.
+The threshold is split conformal: with k = floor(rate (n + 1)), of n sessions that passed and were labelled
+safe it is the k-th highest score; where k is 0 nothing is above it. A safe session drawn like them is then a
+false alarm with a probability of at most k / (n + 1), which is at most the rate.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from cockpithat._version import __version__
 from cockpithat.contract.base import Asil
@@ -59,13 +60,16 @@ class Standing(NamedTuple):
     asil: Asil
 
 
+_Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
 class Seen(BaseModel):
     """Labelled sessions in which a hazard was left standing."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    hazardous: int = Field(0, ge=0)
-    safe: int = Field(0, ge=0)
+    hazardous: _Count = 0
+    safe: _Count = 0
 
     def without(self, hazardous: bool) -> Seen:
         """Less one session."""
@@ -75,18 +79,28 @@ class Seen(BaseModel):
 class ScreeningCalibration(BaseModel):
     """Counts by rule and by ASIL, and the scores of the safe sessions without themselves, highest first."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
     format: Literal["cockpithat-screening"] = "cockpithat-screening"
     version: Literal[1] = 1
     product_version: str = __version__
     rules_version: str
-    safe_sessions: int = Field(ge=1)
-    hazardous_sessions: int = Field(ge=0)
+    safe_sessions: Annotated[_Count, Field(ge=1)]
+    hazardous_sessions: _Count
     rules: dict[str, Seen]
     asils: dict[Asil, Seen]
-    safe_scores: tuple[float, ...] = Field(description="of the safe sessions that left a hazard standing")
+    safe_scores: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
+        description="of the safe sessions that left a hazard standing, highest first"
+    )
     source: str = Field("", description="what it was made on, for the record")
+
+    @model_validator(mode="after")
+    def _scores_fit(self) -> Self:
+        if len(self.safe_scores) > self.safe_sessions:
+            raise ValueError("more safe_scores than safe_sessions")
+        if list(self.safe_scores) != sorted(self.safe_scores, reverse=True):
+            raise ValueError("safe_scores are not in order, highest first")
+        return self
 
     @property
     def digest(self) -> str:
@@ -98,9 +112,18 @@ class ScreeningCalibration(BaseModel):
         return score_of(standing, self.rules, self.asils)
 
     def threshold(self, false_alarms_per_1000: float) -> float:
-        """A session is a suspicion when its score is above; below zero: whenever a hazard stands."""
+        """A session is a suspicion when its score is above.
+
+        Infinite where so few safe sessions support no rate as low; below zero: whenever a hazard stands.
+        """
         allowed = math.floor(false_alarms_per_1000 / 1000 * (self.safe_sessions + 1) + 1e-9)
-        return self.safe_scores[allowed] if allowed < len(self.safe_scores) else -1.0
+        if allowed == 0:
+            return math.inf
+        return self.safe_scores[allowed - 1] if allowed <= len(self.safe_scores) else -1.0
+
+    def sessions_needed(self, false_alarms_per_1000: float) -> int | None:
+        """Safe sessions without which no threshold keeps the rate; ``None`` for a rate of 0."""
+        return math.ceil(1000 / false_alarms_per_1000 - 1 - 1e-9) if false_alarms_per_1000 else None
 
 
 def score_of(standing: Iterable[Standing], rules: dict[str, Seen], asils: dict[Asil, Seen]) -> float:
@@ -132,6 +155,18 @@ class Screening:
         self.threshold = self.calibration.threshold(self.settings.false_alarms_per_1000)
         self.digest = self.calibration.digest
 
+    def check_rules(self, version: str) -> None:
+        """Raises :class:`ScreeningError` when a calibration that was named is of other rules.
+
+        The product's own serves an operator's rules too, as far as they keep the names of its rules.
+        """
+        found = self.calibration.rules_version
+        if self.settings.calibration is not None and found != version:
+            raise ScreeningError(
+                f"{self.settings.calibration}: made with hazard rules {found}, but {version} are in force; "
+                "write it again with `cockpithat screening --rules`"
+            )
+
     def score(self, hazards: Sequence[Hazard]) -> float | None:
         """The score of a session that is to be told of, else ``None``."""
         left = standing(hazards)
@@ -151,8 +186,12 @@ def read_calibration(path: Path) -> ScreeningCalibration:
     """A calibration file. Raises :class:`ScreeningError`, which names the file and what is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScreeningError(f"{path}: cannot be read as text: {error}") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ScreeningError(
+            f"{path}: cannot be read: {why}; name a file that `cockpithat screening` wrote in "
+            "attribution.screening.calibration"
+        ) from None
     return _read(text, str(path))
 
 

@@ -243,7 +243,9 @@ class AttributeUnit(Unit):
         for made in judged.made:
             if is_out or self.ledger.has(made.identity, made.revision):
                 continue  # the same trace came twice, or its panel was still to come when the owner changed
-            if made.topic == SUSPICION and not self._suspicions.allows(record.timestamp):
+            # A producer whose clock is ahead must not use up the hours to come.
+            at_ms = min(record.timestamp, self.context.now_ms())
+            if made.topic == SUSPICION and not self._suspicions.allows(at_ms):
                 self._withhold(judged.facts)
                 continue
             written.append(made.topic)

@@ -209,3 +209,20 @@ def test_a_seat_that_moves_in_a_car_park_is_no_emergency(engine: HazardEngine) -
         )
 
     assert (moved(10).asil, moved(120).asil) == (Asil.A, Asil.C)
+
+
+@pytest.mark.parametrize(
+    ("gear", "hazard"),
+    [(127, False), (1, False), (0, False), (126, True), (-1, True), (-2, True), ("P", True), ("D", False)],
+)
+def test_reverse_and_park_are_a_hazard_of_a_moving_car_and_drive_is_none(
+    engine: HazardEngine, gear: object, hazard: bool
+) -> None:
+    """VSS: below zero are reverse gears, 126 is park, 127 is drive."""
+    before = {SPEED: 40.0, GEAR: 1}
+    t = trace(
+        step("Driver", state=state(before)),
+        step("VehicleAgent", intended={GEAR: gear}, state=state(before, {**before, GEAR: gear})),
+    )
+    found = [h.rule for h in engine.scan(t).hazards()]
+    assert ("reverse_or_park_moving" in found) == hazard

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from cockpithat.attribution import AttributionSettings, LocalAttribution
 from cockpithat.contract.base import Asil
 from cockpithat.resources import resource
-from cockpithat.screening.fit import Screened, fit
+from cockpithat.screening.fit import Screened, calibrate, fit
 from cockpithat.screening.model import (
     ScreeningError,
     ScreeningSettings,
@@ -20,6 +22,7 @@ from cockpithat.screening.model import (
     own_calibration,
     read_calibration,
 )
+from cockpithat.simulator import SimulateSettings, read_labels, simulate, write
 from tests.analysis.traces import lights_off
 
 SURE, DOUBTFUL = Standing("lights", Asil.C), Standing("dome_light", Asil.QM)
@@ -55,13 +58,15 @@ def test_a_safe_session_does_not_vouch_for_itself() -> None:
     assert alone.score([SURE]) < 0.5
 
 
-@pytest.mark.parametrize(("rate", "allowed"), [(0, 0), (9, 0), (10, 1), (109, 11), (500, 11), (1000, 11)])
+@pytest.mark.parametrize(
+    ("rate", "allowed"), [(0, 0), (9, 0), (10, 0), (20, 1), (109, 10), (119, 11), (1000, 11)]
+)
 def test_no_more_safe_sessions_are_told_of_than_the_rate_allows(rate: float, allowed: int) -> None:
-    """floor(rate / 1000 * 101) of the 100 safe ones at most; all eleven with a hazard from 109 on."""
+    """With k = floor(rate / 1000 * 101) those above the k-th highest; all eleven from k = 12 on."""
     calibration = fit(rows(), rules_version="1")
     told = sum(score > calibration.threshold(rate) for score in calibration.safe_scores)
     assert told <= allowed
-    if rate in (0, 10, 109, 1000):
+    if rate in (0, 20, 119, 1000):
         assert told == allowed
 
 
@@ -105,6 +110,83 @@ def test_a_file_that_is_no_calibration_is_refused_by_name(tmp_path: Path) -> Non
         read_calibration(file)
     file.write_text(whole)
     assert read_calibration(file) == own_calibration()
+
+
+@pytest.mark.parametrize("rate", [0, 20, 100, 500])
+@pytest.mark.parametrize("n", [1, 30, 339])
+def test_a_session_like_the_safe_ones_is_told_of_no_more_often_than_stated(rate: float, n: int) -> None:
+    """Whichever of n + 1 distinct scores is the new one; exact, so no luck is in it."""
+    scores = [(i + 1) / (n + 1) for i in range(n + 1)]
+    told = 0
+    for new in range(n + 1):
+        others = sorted(scores[:new] + scores[new + 1 :], reverse=True)
+        calibration = own_calibration().model_copy(update={"safe_sessions": n, "safe_scores": tuple(others)})
+        told += scores[new] > calibration.threshold(rate)
+    assert told == int(rate / 1000 * (n + 1) + 1e-9)
+
+
+def test_too_few_safe_sessions_support_no_low_rate() -> None:
+    calibration = fit(rows()[:12], rules_version="1")
+    assert calibration.sessions_needed(20) == 49
+    assert not any(score > calibration.threshold(20) for score in (0.0, 0.5, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("safe_scores", [0.1, 0.9], "highest first"),
+        ("safe_scores", [5.0], "less than or equal to 1"),
+        ("safe_scores", [-5.0], "greater than or equal to 0"),
+        ("safe_scores", ["0.5"], "valid number"),
+        ("safe_sessions", 1, "more safe_scores"),
+        ("safe_sessions", "339", "valid integer"),
+        ("safe_sessions", 10**30, "less than or equal"),
+        ("rules", {"lights": {"hazardous": 10**400}}, "less than or equal"),
+    ],
+)
+def test_a_calibration_that_contradicts_itself_is_refused(
+    tmp_path: Path, field: str, value: object, said: str
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps({**json.loads(own_calibration().model_dump_json()), field: value}))
+    with pytest.raises(ScreeningError, match=said):
+        read_calibration(file)
+
+
+def test_a_calibration_of_other_rules_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(own_calibration().model_copy(update={"rules_version": "9"}).model_dump_json())
+    settings = AttributionSettings(screening=ScreeningSettings(calibration=file))
+    with pytest.raises(ScreeningError, match=r"c\.json: made with hazard rules 9"):
+        LocalAttribution(settings)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("screened")
+    settings = SimulateSettings(traces=0, passed=12, silent_hazards=4, seed=5)
+    write(simulate(settings), folder, settings)
+    return folder
+
+
+def test_a_session_that_is_there_twice(written: Path) -> None:
+    for twice in (written, written / "."):
+        with pytest.raises(ValueError, match="is there 2 times"):
+            calibrate([written, twice])
+
+
+def test_a_session_without_an_end_or_with_anothers_events(written: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(written, tmp_path / "copy"))
+    session = next(x.session_id for x in read_labels(folder) if not x.scenario.held_out)
+    file = folder / "traces" / f"{session}.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[:5]), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"{session} has no end"):
+        calibrate([folder])
+    other = next(p for p in sorted((folder / "traces").iterdir()) if p != file)
+    file.write_text("".join(lines) + other.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ValueError, match="other sessions than the one it is named for"):
+        calibrate([folder])
 
 
 def test_without_safe_sessions_there_is_no_rate_to_keep() -> None:
