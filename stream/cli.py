@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -124,13 +125,37 @@ def attribute(
         chosen = Calibrated(chosen, read_calibration(calibration), RangePolicy(coverage=coverage))
     inputs = Inputs(files, format_name, state_map, tell, settings.engine, settings.graph)
     at_a_time = jobs or (1 if analysts == "local" else 4)
-    _spare_inputs(output, *files, *([state_map] if state_map else []))
-    with contextlib.ExitStack() as stack:
-        if output:
-            out: TextIO = stack.enter_context(output.open("w", encoding="utf-8"))
-        else:
-            out = _utf8_stdout() if as_json else sys.stdout
+    with _text_output(output, as_json, *files, *([state_map] if state_map else [])) as out:
         counts = write_reports(inputs, chosen, out, as_json=as_json, everything=everything, jobs=at_a_time)
+    if counts.failures:
+        _fail(f"{counts.failures} of the inputs could not be used")
+
+
+@cli.command()
+@_FILES
+@_FORMAT
+@_STATE_MAP
+@_CONFIG
+@click.option("--json", "as_json", is_flag=True, help="JSON Lines, one suspicion a line.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write to this file.")
+def suspicions(
+    files: tuple[Path, ...],
+    format_name: str,
+    state_map: Path | None,
+    config: Path | None,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Screen the passed sessions in FILES for hazards that they left, as the worker does."""
+    from cockpithat.attribution import LocalAttribution
+    from cockpithat.commands.inputs import Inputs
+    from cockpithat.commands.suspicions import write_suspicions
+
+    settings = _settings(config, None)
+    local = LocalAttribution(settings.attribution)
+    inputs = Inputs(files, format_name, state_map, tell, settings.engine, settings.graph)
+    with _text_output(output, as_json, *files, *([state_map] if state_map else [])) as out:
+        counts = write_suspicions(inputs, local, out, as_json=as_json)
     if counts.failures:
         _fail(f"{counts.failures} of the inputs could not be used")
 
@@ -484,6 +509,17 @@ def _spare_inputs(output: Path | None, *inputs: Path) -> None:
     for path in inputs:
         if path.exists() and output.samefile(path):
             raise click.UsageError(f"{output} is read as input and would be overwritten; name another output")
+
+
+@contextlib.contextmanager
+def _text_output(output: Path | None, for_machines: bool, *inputs: Path) -> Iterator[TextIO]:
+    """The file ``output``, or standard output. Raises ``UsageError`` where it is one of ``inputs``."""
+    _spare_inputs(output, *inputs)
+    if output is None:
+        yield _utf8_stdout() if for_machines else sys.stdout
+        return
+    with output.open("w", encoding="utf-8") as out:
+        yield out
 
 
 def _utf8_stdout() -> TextIO:

@@ -31,7 +31,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cockpithat.attribution import LocalAttribution
-from cockpithat.commands.terminal import console_for, counted, print_reports, printable, table_of
+from cockpithat.commands.terminal import (
+    console_for,
+    counted,
+    print_reports,
+    print_suspicions,
+    printable,
+    table_of,
+)
 from cockpithat.contract.base import Asil
 from cockpithat.contract.framing import unframed
 from cockpithat.contract.reports import Alert, Report, SessionStatus, SessionSummary, Suspicion
@@ -183,13 +190,9 @@ def show(results: Results, console: Console) -> None:
         severity, text = alert.labels.get("severity", ""), alert.annotations.get("summary", "")
         _add_row(alerts, alert.session_id, severity, alert.asil.value, text)
     console.print(alerts)
-    suspicions = table_of(
-        "Suspicions: sessions that passed and left a hazard", ("session", "ASIL", "hazards")
+    print_suspicions(
+        console, list(results.suspicions.values()), "Suspicions: sessions that passed and left a hazard"
     )
-    for suspicion in results.suspicions.values():
-        events = "; ".join(dict.fromkeys(hazard.hazardous_event for hazard in suspicion.hazards))
-        _add_row(suspicions, suspicion.session_id, suspicion.asil.value, events)
-    console.print(suspicions)
     passed = sum(summary.status is SessionStatus.PASSED for summary in results.summaries.values())
     console.print(
         f"{counted(len(results.summaries), 'session')}: {len(results.reports)} attributed, {passed} passed; "

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cockpithat.contract.base import Asil
-from cockpithat.contract.reports import Report
+from cockpithat.contract.reports import Report, Suspicion
 
 _ASIL_STYLE = {Asil.D: "bold red", Asil.C: "red", Asil.B: "yellow", Asil.A: "cyan"}
 _PIPE_WIDTH = 170  # where there is no terminal to fit into
@@ -105,6 +105,20 @@ def _print_paragraphs(console: Console, reports: Sequence[Report], title: str | 
         console.print(Text.assemble("  ", reason(report)))
         console.print()
     console.print(NOTE, style="dim", markup=False)
+
+
+def print_suspicions(console: Console, suspicions: Sequence[Suspicion], title: str | None = None) -> None:
+    """One row a suspicion: session, highest rating, score, and the hazards it left."""
+    table = table_of(title, ("session", "ASIL", "score", "hazards"))
+    for suspicion in suspicions:
+        events = "; ".join(dict.fromkeys(hazard.hazardous_event for hazard in suspicion.hazards))
+        table.add_row(
+            Text(printable(suspicion.session_id, 60)),
+            Text(suspicion.asil.value, style=_ASIL_STYLE.get(suspicion.asil, "")),
+            Text("-" if suspicion.score is None else f"{suspicion.score:.2f}"),
+            Text(printable(events, _REASON)),
+        )
+    console.print(table)
 
 
 def table_of(title: str | None, columns: Sequence[str]) -> Table:

@@ -85,6 +85,20 @@ def test_attribute_writes_json_lines_or_a_table(tmp_path: Path) -> None:
     assert "low-beam-off-at-night" in out.read_text(encoding="utf-8")
 
 
+def test_suspicions_are_screened_from_files(tmp_path: Path) -> None:
+    passed = DEMO / "10_wipers_stay_off.yaml"
+    done = cockpithat("suspicions", passed, FIRST, "--json")
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout)
+    assert (line["session_id"], line["file"]) == ("wipers-stay-off", str(passed))
+    out = tmp_path / "table.txt"
+    assert cockpithat("suspicions", passed, "--output", out).returncode == 0
+    assert "wipers-stay-off" in out.read_text(encoding="utf-8")
+    bad = tmp_path / "bad.json"
+    bad.write_text("{", encoding="utf-8")
+    assert cockpithat("suspicions", bad, passed, "--json").returncode == 1
+
+
 def test_attribute_is_the_same_in_every_process() -> None:
     outputs = set()
     for seed in ("1", "2", "3"):
@@ -111,6 +125,8 @@ def test_a_bad_file_is_one_line_and_the_exit_is_not_zero(tmp_path: Path) -> None
         (["attribute"], "Missing argument"),
         (["attribute", "x", "--method", "magic"], "no method 'magic'"),
         (["attribute", "x", "--analysts", "llm"], "need an endpoint"),
+        (["suspicions"], "Missing argument"),
+        (["suspicions", str(FIRST), "--output", str(FIRST)], "would be overwritten"),
         (["graph", "/nowhere.json"], "no such file"),
         (["graph", "x", "--format", "png"], "'png'"),
         (

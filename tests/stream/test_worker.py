@@ -122,23 +122,28 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(kafka: KafkaBroker, t
         if not left[chosen]:
             del left[chosen]
 
-    def feed() -> None:
-        for first in range(0, len(interleaved), 50):
-            cluster.send(interleaved[first : first + 50])
+    def feed(part: list[dict[str, Any]]) -> None:
+        for first in range(0, len(part), 50):
+            cluster.send(part[first : first + 50])
             time.sleep(0.25)
 
-    feeder = threading.Thread(target=feed)
-    for kill in range(2):
+    # Each worker has a part of its own: however long its start takes, there is work left to be killed at.
+    third = len(interleaved) // 3
+    parts = [interleaved[:third], interleaved[third : 2 * third], interleaved[2 * third :]]
+    for part in parts[:2]:
         with worker(cluster, tmp_path) as running:
             running.wait_ready()
-            if kill == 0:
-                feeder.start()
             done = len(cluster.read("sessions"))
+            feeder = threading.Thread(target=feed, args=(part,))
+            feeder.start()
             assert len(cluster.wait("sessions", done + 15)) >= done + 15
             time.sleep(chance.uniform(0, 0.5))
             running.kill()
+            feeder.join()
     with worker(cluster, tmp_path) as running:
-        feeder.join()
+        running.wait_ready()
+        assert len(cluster.read("sessions")) < 200
+        feed(parts[2])
         cluster.wait("sessions", 200)
         code, _ = running.terminate()
         assert code == 0
