@@ -12,10 +12,27 @@ from cockpithat.session.state import Event
 Key = tuple[str, str]
 
 
-class ClosedSession:
-    """What is kept of one: its trace and event ids while there is room, else only which seqs it had."""
+_OVERHEAD = 1_000  # bytes of what is kept of a session beside its trace and event ids
+_ID = 150  # bytes of an event id in a set
 
-    __slots__ = ("event_ids", "highest_seq", "is_quarantined", "missing", "size", "trace", "wall_ms")
+
+class ClosedSession:
+    """What is kept of one: its trace and event ids while there is room, else only which seqs it had.
+
+    The trace is kept as its JSON, a tenth of what its objects take and nothing for the garbage collector, and
+    only while a failure flag could still tell something new.
+    """
+
+    __slots__ = (
+        "_json",
+        "event_ids",
+        "highest_seq",
+        "is_flagged",
+        "is_quarantined",
+        "missing",
+        "size",
+        "wall_ms",
+    )
 
     def __init__(
         self,
@@ -24,23 +41,43 @@ class ClosedSession:
         event_ids: Iterable[str] | None,
         highest_seq: int,
         missing: tuple[tuple[int, int], ...],
-        size: int,
         wall_ms: int,
         is_quarantined: bool,
     ) -> None:
-        self.trace = trace
         self.event_ids: set[str] | None = None if event_ids is None else set(event_ids)
         self.highest_seq = highest_seq
         self.missing = missing
-        self.size = size
         self.wall_ms = wall_ms
         self.is_quarantined = is_quarantined
+        self.is_flagged = False
+        self._json: bytes | None = None
+        if trace is not None:
+            self.keep(trace)
+        self.size = _OVERHEAD + len(self._json or b"") + _ID * len(self.event_ids or ())
+
+    def keep(self, trace: Trace) -> None:
+        """Keep the trace, unless it was flagged as a failure: then nothing new can come for it."""
+        self.is_flagged = trace.failed and trace.outcome != Outcome.UNKNOWN
+        self._json = None if self.is_flagged else trace.model_dump_json().encode("utf-8", "surrogatepass")
+
+    def shrink(self) -> None:
+        """Keep only which seqs it had."""
+        self._json = None
+        self.event_ids = None
 
     @property
     def can_reopen(self) -> bool:
         """Whether a failure flag still tells something new: the trace is here and was not flagged before."""
-        trace = self.trace
-        return trace is not None and not (trace.failed and trace.outcome != Outcome.UNKNOWN)
+        return self._json is not None
+
+    @property
+    def lacks_trace(self) -> bool:
+        """Whether a failure flag would tell something new if the trace were here."""
+        return self._json is None and not self.is_flagged and not self.is_quarantined
+
+    def trace(self) -> Trace | None:
+        """The trace, if it is kept: made anew from its JSON."""
+        return None if self._json is None else Trace.model_validate_json(self._json)
 
     def had(self, event: Event) -> bool:
         """Whether this event was part of it: by its id, or by its seq once ids are forgotten."""
@@ -63,6 +100,7 @@ class ClosedMemory:
         self._sessions: OrderedDict[Key, ClosedSession] = OrderedDict()
         self._whole: OrderedDict[Key, ClosedSession] = OrderedDict()
         self._bytes = 0
+        self.has_shrunk = False  # whether any session was ever kept without its trace for want of room
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -92,8 +130,8 @@ class ClosedMemory:
     def _shrink(self, key: Key) -> None:
         session = self._whole.pop(key)
         self._bytes -= session.size
-        session.trace = None
-        session.event_ids = None
+        session.shrink()
+        self.has_shrunk = True
 
     def _forget(self, key: Key) -> None:
         if key in self._whole:

@@ -39,8 +39,6 @@ from cockpithat.session.state import Event, OpenSession, Verdict
 from cockpithat.vehicle.catalogue import SignalCatalogue
 from cockpithat.vehicle.states import NoVehicleStates, VehicleStates
 
-_SESSION_OVERHEAD = 2_000  # bytes of a remembered session beside its events
-
 
 class _VehicleClock:
     """Event time of one vehicle, and its sessions that have ended but still miss events."""
@@ -186,6 +184,11 @@ class SessionEngine:
     def closed(self, vehicle_id: str, session_id: str) -> ClosedSession | None:
         """What is remembered of a session that is over; ``None`` if it is open, unknown or forgotten."""
         return self._closed.get((vehicle_id, session_id))
+
+    @property
+    def has_shrunk(self) -> bool:
+        """Whether a closed session lost its trace for want of room (``remember_closed_bytes``)."""
+        return self._closed.has_shrunk
 
     def recall(self, vehicle_id: str, session_id: str, closed: ClosedSession) -> None:
         """Remember a session that an earlier owner of the partition closed.
@@ -373,18 +376,18 @@ class SessionEngine:
         sources.update((source.offset, source) for source in session.unordered)
         if current is not None:
             sources[current.offset] = current
+        summary = quarantine_summary(session, described)
         self._retire(session, None, wall_ms)
         return SessionQuarantined(
             session.vehicle_id,
             session.session_id,
             tuple(sources[offset] for offset in sorted(sources)),
             described,
-            quarantine_summary(session, described),
+            summary,
         )
 
     def _retire(self, session: OpenSession, trace: Trace | None, wall_ms: int) -> None:
         key = (session.vehicle_id, session.session_id)
-        session.is_done = True
         self._open.pop(key, None)
         self._waiting.pop(key, None)
         self._budget.release()
@@ -399,11 +402,11 @@ class SessionEngine:
                 event_ids=session.event_ids,
                 highest_seq=max(session.event_ids.values(), default=-1),
                 missing=tuple(session.reorder.missing),
-                size=session.byte_count + _SESSION_OVERHEAD,
                 wall_ms=wall_ms,
                 is_quarantined=trace is None,
             ),
         )
+        session.release()
 
     def _holder(self) -> OpenSession | None:
         while self._holds and self._holds[0][2].is_done:
@@ -434,18 +437,18 @@ class SessionEngine:
 
     def _reopen(self, closed: ClosedSession, end: SessionEnd, source: SourceRef) -> Effect:
         """A failure flag came late: the same trace again, as the next revision, with that outcome."""
-        trace = closed.trace
+        if closed.is_flagged:
+            return _late(end, source, "its session has closed as a failure already")
+        trace = closed.trace()
         if trace is None:
             return _late(end, source, "its session closed too long ago to be judged anew")
-        if not closed.can_reopen:
-            return _late(end, source, "its session has closed as a failure already")
         if closed.event_ids is not None:
             closed.event_ids.add(end.event_id)
         if end.seq > closed.highest_seq + 1:
             closed.missing = (*closed.missing, (closed.highest_seq + 1, end.seq - 1))
         closed.highest_seq = max(closed.highest_seq, end.seq)
         is_cut = trace.close_reason in TRUNCATING
-        closed.trace = trace.model_copy(
+        reopened = trace.model_copy(
             update={
                 "revision": trace.revision + 1,
                 "outcome": Outcome.FAILURE,
@@ -457,7 +460,8 @@ class SessionEngine:
                 "last_source": source,
             }
         )
-        return TraceClosed(closed.trace)
+        closed.keep(reopened)
+        return TraceClosed(reopened)
 
 
 def _late(event: Event, source: SourceRef, why: str) -> DeadLettered:

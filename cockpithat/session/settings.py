@@ -67,7 +67,8 @@ class EngineSettings(BaseModel):
         default=6 * 3_600_000, ge=0, description="Wall clock for which a closed session is still recognised"
     )
     remember_closed_bytes: int = Field(
-        default=64 * 2**20,
+        default=16 * 2**20,
         ge=0,
-        description="Bytes of closed sessions kept whole, for a failure flag that comes late",
+        description="Bytes of closed sessions kept whole in a partition, for a failure flag that comes late; "
+        "the trace of an older one is looked for in its topic",
     )

@@ -155,6 +155,18 @@ class OpenSession:
             return held[0] == event
         return any(end == event for end in self.ends)
 
+    def release(self) -> None:
+        """Let go of all that a session which is over held: deadlines in heaps outlive it by minutes."""
+        self.is_done = True
+        self.events = {}
+        self.event_ids = {}
+        self.reorder = ReorderBuffer(0)
+        self.start = None
+        self.unordered = []
+        self.steps = []
+        self.ends = []
+        self.graph = None
+
     # ------------------------------------------------------------------ what it amounts to
 
     @property

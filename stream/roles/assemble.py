@@ -137,7 +137,6 @@ class AssembleUnit(Unit):
                     event_ids=None,
                     highest_seq=mark.highest_seq,
                     missing=mark.missing,
-                    size=0,
                     wall_ms=mark.at_ms,
                     is_quarantined=mark.quarantined,
                 ),
@@ -159,9 +158,10 @@ class AssembleUnit(Unit):
     def may_process(self, record: Record) -> bool:
         """While catching up, an event waits for the snapshots of its time: they say who sends any.
 
-        A failure flag that may be late waits for the trace of its session, if an earlier owner wrote it.
+        A failure flag that may be late waits for the trace of its session, if that is not in memory.
         """
-        if record.key in self._recalled and b"session_end" in (record.value or b""):
+        may_lack_trace = self._engine.has_shrunk or record.key in self._recalled
+        if may_lack_trace and b"session_end" in (record.value or b""):
             return self._snapshots_are_in(record) and self._trace_is_at_hand(record)
         return self._snapshots_are_in(record)
 
@@ -182,7 +182,7 @@ class AssembleUnit(Unit):
         return False
 
     def _trace_is_at_hand(self, record: Record) -> bool:
-        """Whether the engine has what it needs to reopen a session that an earlier owner closed."""
+        """Whether the engine has what it needs to reopen a session that it has no trace of in memory."""
         if self._sought is not None:
             return self._sought == record.offset and self._found
         try:
@@ -191,7 +191,7 @@ class AssembleUnit(Unit):
             return True
         session = (event.vehicle_id, event.session_id)
         closed = self._engine.closed(*session)
-        if closed is None or closed.trace is not None or closed.is_quarantined:
+        if closed is None or not closed.lacks_trace:
             return True
         if not (isinstance(event, SessionEnd) and event.is_failure):
             return True
@@ -217,7 +217,8 @@ class AssembleUnit(Unit):
             return None if value is None else Trace.model_validate_json(unframed(value))
 
         trace = await asyncio.get_running_loop().run_in_executor(context.executor, seek)
-        closed.trace = trace
+        if trace is not None:
+            closed.keep(trace)
         self._found = True
         self._drain()
 

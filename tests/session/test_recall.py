@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
+
 import pytest
 
 from cockpithat.contract.base import Outcome
+from cockpithat.contract.events import SessionEnd, SessionStart, StepEvent
 from cockpithat.contract.trace import Trace
+from cockpithat.graph import IncrementalGraph
 from cockpithat.session.closed import ClosedSession
 from cockpithat.session.effects import DeadLettered, DuplicateIgnored, TraceClosed
 from tests.session.support import Bench, end, session, start, step, traces
@@ -19,7 +24,6 @@ def heir(trace: Trace | None, highest_seq: int = 3) -> Bench:
         event_ids=None,
         highest_seq=highest_seq,
         missing=(),
-        size=0,
         wall_ms=bench.wall,
         is_quarantined=False,
     )
@@ -65,3 +69,25 @@ def test_the_same_end_of_a_failed_session_is_a_duplicate() -> None:
 
 def test_a_flag_without_a_trace_is_late() -> None:
     assert isinstance(heir(None).feed(end(4, failed=True))[0], DeadLettered)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCESS, Outcome.FAILURE])
+def test_a_session_that_is_over_leaves_no_event_no_graph_and_no_trace_in_memory(outcome: Outcome) -> None:
+    """Deadlines outlive it by minutes; on a backlog that was all events of the backlog."""
+    kinds = (SessionStart, StepEvent, SessionEnd, IncrementalGraph, Trace)
+
+    def alive() -> Counter[str]:
+        gc.collect()
+        return Counter(type(thing).__name__ for thing in gc.get_objects() if isinstance(thing, kinds))
+
+    before = alive()
+    bench = Bench()
+    bench.feed(*session(3, "open")[:-1])
+    opened = alive() - before
+    assert opened == Counter(SessionStart=1, StepEvent=3, IncrementalGraph=1)
+    for number in range(20):
+        assert traces(bench.feed(*session(3, f"s{number}", outcome=outcome)))
+    bench.effects.clear()
+    assert alive() - before == opened
+    flag = end(5, "s7", failed=True, event_id="flag")
+    assert bool(traces(bench.feed(flag))) is (outcome == Outcome.SUCCESS)

@@ -259,6 +259,31 @@ def test_a_late_event_after_a_takeover_opens_no_fragment(cluster: Cluster, tmp_p
     assert [_headers(m).reason.value for m in cluster.messages("dlq:session_events")] == ["late"]
 
 
+def test_a_late_flag_reopens_a_session_whose_trace_is_only_in_its_topic(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """With no room for closed sessions the worker's own are fetched as those of an earlier owner are."""
+    cluster = Cluster(kafka, overrides={"engine": {"remember_closed_bytes": 0}})
+    start = now() - 9_000
+    passed, failed = (session("v1", name, start_ts=start, failed=name == "bad") for name in ("calm", "bad"))
+    cluster.send([*passed, *failed])
+    flags = [
+        event("session_end", "v1", name, 6, start + 8_000, outcome="failure", failed=True)
+        for name in ("calm", "bad")
+    ]
+    with worker(cluster, tmp_path):
+        assert len(cluster.wait("sessions", 2)) == 2
+        cluster.send(flags)
+        summaries = cluster.wait("sessions", 3)
+        assert [(body["session_id"], body["revision"]) for body in summaries[2:]] == [("calm", 2)]
+        letters = cluster.wait_messages("dlq:session_events", 1)
+    first, second = (body for body in cluster.read("traces") if body["session_id"] == "calm")
+    assert (second["revision"], second["outcome"], second["steps"]) == (2, "failure", first["steps"])
+    assert {body["session_id"] for body in cluster.read("reports")} == {"calm", "bad"}
+    (letter,) = letters
+    assert (letter.value(), _headers(letter).reason.value) == (record(flags[1])[1], "late")
+
+
 def test_two_workers_share_the_partitions_and_one_takes_over(kafka: KafkaBroker, tmp_path: Path) -> None:
     cluster = Cluster(kafka, overrides={"kafka": {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 900}})
     start = now() - 10_000
