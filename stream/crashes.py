@@ -21,6 +21,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from stream.kafka_config import passes
 from stream.records import Record
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class CrashCounter:
                         self._take(message.key(), message.value())
                     elif error.code() == KafkaError._PARTITION_EOF:
                         waiting.discard(message.partition() or 0)
-                    elif not error.retriable():
+                    elif not passes(error):
                         raise KafkaException(error)
         finally:
             consumer.close()

@@ -22,8 +22,27 @@ PARTITIONER = "murmur2_random"
 FETCH_MIN_BYTES = 64 * 1024
 
 
+# Brokers that are away come back, and so does a leader; librdkafka calls these not retriable all the same.
+_PASSING = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._UNKNOWN_PARTITION,  # of a topic that was not seen before they went
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
+
+
 class BrokerError(Exception):
     """Something asked of the brokers failed. The message is one line: where, what, and what to do."""
+
+
+def passes(error: KafkaError) -> bool:
+    """Whether asking again may help: the brokers are away, or not ready yet."""
+    return not error.fatal() and (error.retriable() or error.code() in _PASSING)
 
 
 def broker_error(kafka: KafkaSettings, error: KafkaException, doing: str) -> BrokerError:

@@ -18,6 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from stream.kafka_config import passes
 from stream.publish import PublicationError
 from stream.records import Output
 
@@ -28,14 +29,6 @@ _FIRST_CHUNK = 500
 _READ_TIMEOUT_S = 60.0
 _CLOSED = PREFIX + "closed"
 _MAX_RANGES = 100
-_LEADERLESS = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +306,7 @@ def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
             low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)
             return int(low), int(end)
         except KafkaException as error:
-            problem: KafkaError = error.args[0]
-            passes = problem.retriable() or problem.code() in _LEADERLESS
-            if not passes or time.monotonic() > deadline:
+            if not passes(error.args[0]) or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
 
@@ -337,6 +328,8 @@ def _read(
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
                     return messages
+                if passes(error):
+                    continue
                 raise KafkaException(error)
             if (message.offset() or 0) >= end:
                 return messages

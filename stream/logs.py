@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import PurePath
@@ -32,8 +34,13 @@ TEXT_FIELDS: Final = frozenset(
 )
 # Loggers whose text arguments are written: librdkafka speaks of brokers and connections only.
 _TRUSTED_LOGGERS: Final = frozenset({"librdkafka"})
+# Libraries that log each try: a broker that is away gave a hundred lines a second.
+_CLIENTS: Final = frozenset({"aiokafka", "faust", "httpx", "librdkafka", "mode"})
+_REPEAT_S: Final = 30.0
+_REPEATS_KNOWN: Final = 256
 _MAX_TEXT: Final = 500
 _MAX_FRAMES: Final = 12
+_NUMBER = re.compile(r"\d+")
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}
 
 
@@ -42,6 +49,8 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     root = logging.getLogger()
+    if settings.level.upper() != "DEBUG":
+        handler.addFilter(Repeats())
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
@@ -51,6 +60,36 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     for library in ("httpx", "faust", "mode", "aiokafka"):
         logging.getLogger(library).setLevel(max(quiet, root.level))
     logging.captureWarnings(True)
+
+
+class Repeats(logging.Filter):
+    """Lets a message of a client library through once in 30 s; the next line says how many there were since.
+
+    Messages that differ in numbers only are the same. What is critical always passes.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: OrderedDict[tuple[str, int, str], tuple[float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written; ``repeated`` counts those before it that were not."""
+        if record.name.partition(".")[0] not in _CLIENTS or record.levelno >= logging.CRITICAL:
+            return True
+        key = (record.name, record.levelno, _NUMBER.sub("0", message(record)))
+        now = self._clock()
+        last, repeated = self._seen.get(key, (None, 0))
+        if last is not None and now - last < _REPEAT_S:
+            self._seen[key] = (last, repeated + 1)
+            return False
+        self._seen[key] = (now, 0)
+        self._seen.move_to_end(key)
+        if len(self._seen) > _REPEATS_KNOWN:
+            self._seen.popitem(last=False)
+        if repeated:
+            record.repeated = repeated
+        return True
 
 
 def describe(error: BaseException) -> str:

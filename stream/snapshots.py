@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from cockpithat.contract.deadletter import DeadLetterReason
 from cockpithat.contract.trace import SourceRef
 from cockpithat.vehicle.states import StateWindow, VehicleStates
+from stream.kafka_config import passes
 from stream.records import Record
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,7 @@ _HELD = 100  # records that are taken before the guard is given away once
 _POLL_S = 0.1
 _LOOKUP_S = 10.0
 _REMEMBERED_KEYS = 200_000
-# Brokers that are away come back; librdkafka calls these not retriable all the same.
-_PASSING = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
+_AGAIN_S = 1.0  # between two tries to look up where to read from, while brokers are away
 
 
 class Rejection(Protocol):
@@ -224,7 +224,7 @@ class SnapshotReader:
     def _obey(self, consumer: Consumer) -> None:
         with self._mutex:
             commands, self._commands = self._commands, []
-        for command, partition, from_ms in commands:
+        for done, (command, partition, from_ms) in enumerate(commands):
             held = {tp.partition for tp in consumer.assignment()}
             if partition in held:
                 consumer.incremental_unassign([TopicPartition(self._topic, partition)])
@@ -232,7 +232,13 @@ class SnapshotReader:
                     self._log.forget_partition(partition)
             state = self._states.get(partition)
             if command == "assign" and state is not None:
-                start = self._lookup(consumer, partition, from_ms)
+                try:
+                    start = self._lookup(consumer, partition, from_ms)
+                except KafkaException as error:
+                    if not passes(error.args[0]):
+                        raise
+                    self._later(commands[done:], error)
+                    return
                 state.start = start
                 assigned = TopicPartition(self._topic, partition, start)
                 consumer.incremental_assign([assigned])
@@ -242,6 +248,16 @@ class SnapshotReader:
                     "snapshots assigned",
                     extra={"topic": self._topic, "partition": partition, "offset": start},
                 )
+
+    def _later(self, commands: list[tuple[str, int, int]], error: KafkaException) -> None:
+        """Try again in a moment: what is assigned goes on as it can, and whoever waits for the rest waits."""
+        log.warning(
+            "brokers do not say where snapshots begin; trying again",
+            extra={"topic": self._topic, "partition": commands[0][1], "error": error},
+        )
+        with self._mutex:
+            self._commands[:0] = commands
+        self._stop.wait(_AGAIN_S)
 
     def _lookup(self, consumer: Consumer, partition: int, from_ms: int) -> int:
         """First offset at or after ``from_ms``; the beginning where the broker cannot look up by time."""
@@ -335,7 +351,7 @@ class SnapshotReader:
             state = self._states.get(message.partition() or 0)
             if state is not None:
                 state.at_end = True
-        elif error.fatal() or not (error.retriable() or error.code() in _PASSING):
+        elif not passes(error):
             raise KafkaException(error)
 
 
@@ -399,7 +415,7 @@ def fetch(
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return found
                 if error is not None:
-                    if error.retriable() or error.code() in _PASSING:
+                    if passes(error):
                         continue
                     raise KafkaException(error)
                 position = (message.offset() or 0) + 1
@@ -431,7 +447,7 @@ def first_timestamp(
                 return int(message.timestamp()[1])
             if error.code() == KafkaError._PARTITION_EOF:
                 return None
-            if not (error.retriable() or error.code() in _PASSING):
+            if not passes(error):
                 raise KafkaException(error)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
     finally:

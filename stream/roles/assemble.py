@@ -94,14 +94,9 @@ class AssembleUnit(Unit):
         await self._recall()
         reader = self._role.reader
         reader.assign(self.partition, timestamp_ms)
-        self._prime_deadline = time.monotonic() + _PRIME_TIMEOUT_S
         while (start := reader.start_offset(self.partition)) is None:
-            await asyncio.sleep(0.02)
-            if time.monotonic() > self._prime_deadline:
-                log.warning(
-                    "snapshots not found in time", extra={"topic": self.topic, "partition": self.partition}
-                )
-                return
+            await asyncio.sleep(0.02)  # as long as brokers are away; without them no event comes either
+        self._prime_deadline = time.monotonic() + _PRIME_TIMEOUT_S
         topics = self.context.settings.topics
         source = (topics.vehicle_snapshots, self.partition)
         marks = await self.read_back(topics.dlq(topics.vehicle_snapshots), source, start)

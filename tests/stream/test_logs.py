@@ -170,3 +170,28 @@ def test_text_for_a_terminal_holds_no_control_characters() -> None:
     )
     text = logs.TextFormatter().format(record)
     assert text.isprintable()
+
+
+def test_what_a_client_says_at_each_try_is_written_once_in_a_while_and_counted() -> None:
+    now = 100.0
+    repeats = logs.Repeats(lambda: now)
+
+    def record(name: str, text: str, *args: Any, level: int = logging.ERROR) -> logging.LogRecord:
+        return logging.LogRecord(name, level, "", 0, text, args, None)
+
+    def passes(name: str, text: str, *args: Any, level: int = logging.ERROR) -> bool:
+        return repeats.filter(record(name, text, *args, level=level))
+
+    away = ("aiokafka.consumer", "node %s is away after %d ms")
+    assert [passes(*away, 1, n) for n in range(100)] == [True] + [False] * 99
+    assert passes("aiokafka.consumer", "another thing")
+    assert passes(*away, 1, 7, level=logging.WARNING)
+    assert passes(*away, 1, 7, level=logging.CRITICAL) and passes(*away, 1, 7, level=logging.CRITICAL)
+    assert all(passes("stream.hold", "offset %d committed", n) for n in range(3))  # our own lines all count
+    now += 30
+    again = record(*away, 1, 8)
+    assert repeats.filter(again)
+    assert logs.event_fields(again)["repeated"] == 99
+    for number in range(1_000):  # what is remembered is bounded
+        passes("librdkafka", f"{'x' * number} failed")
+    assert passes(*away, 1, 9)

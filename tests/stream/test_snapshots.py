@@ -229,3 +229,27 @@ def test_a_window_waits_for_the_reader_and_nothing_else_does() -> None:
         assert found == []
     window.join(5)
     assert found == [log.window("v", T0 - 1, T0 + 1)]
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(120)
+def test_brokers_that_are_away_when_a_partition_comes_are_waited_for(chaos_kafka: KafkaBroker) -> None:
+    """The end of the reader would be the end of the worker: an outage beside a rebalance is none."""
+    topic = chaos_kafka.unique("snapshots")
+    chaos_kafka.create_topics(topic, partitions=2)
+    now = time.time_ns() // 1_000_000
+    send(chaos_kafka.bootstrap_servers, topic, [(b"v0", snapshot("v0", now), now)], 0)
+    send(chaos_kafka.bootstrap_servers, topic, [(b"v1", snapshot("v1", now), now)], 1)
+    with reading(chaos_kafka.bootstrap_servers, topic) as under:
+        under.reader.assign(0, now)
+        eventually(lambda: under.accepted == 1)
+        chaos_kafka.kill()
+        try:
+            under.reader.assign(1, now)
+            time.sleep(3)
+            assert under.failures == []
+            assert under.reader.start_offset(1) is None
+        finally:
+            chaos_kafka.resume()
+        eventually(lambda: under.accepted == 2, timeout=45)
+        assert under.reader.start_offset(1) == 0
