@@ -1,7 +1,8 @@
-"""A calibration of the screening from labelled sessions that counted as a success."""
+"""A calibration of the screening from labelled sessions that passed, simulated or a fleet's own."""
 
 from __future__ import annotations
 
+import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import NamedTuple
 from cockpithat.analysis.hazards import HazardEngine
 from cockpithat.analysis.rules import load_rules
 from cockpithat.contract.base import Asil, Outcome
+from cockpithat.formats import load
 from cockpithat.ranking.labelled import TRAINING, cockpitbench
 from cockpithat.screening.model import ScreeningCalibration, Seen, Standing, score_of, standing
 from cockpithat.simulator.benchmark import LABELS_FILE, read_labels
+
+_ANSWERS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 class Screened(NamedTuple):
@@ -58,12 +62,70 @@ def calibrate(folders: Sequence[Path], rules_file: Path | None = None) -> Screen
     return fit(rows, rules_version=rules.version, source=f"{len(labelled)} simulated sessions in {names}")
 
 
+def calibrate_own(
+    files: Sequence[Path], labels: Path, rules_file: Path | None = None
+) -> tuple[ScreeningCalibration, int]:
+    """From session files of any format and :func:`read_own_labels` of those of them that somebody judged.
+
+    The second value is how many passed sessions have no label and were left out. Raises ``ValueError`` for a
+    label without a passed session or a session that is there twice, ``FormatError``, ``RulesError``.
+    """
+    hazardous = read_own_labels(labels)
+    rules = load_rules(rules_file)
+    engine = HazardEngine(rules)
+    rows: dict[str, Screened] = {}
+    others = 0
+    for file in files:
+        for trace in load(file):
+            label = hazardous.get(trace.session_id)
+            if label is None:
+                others += not trace.is_judged
+                continue
+            if trace.session_id in rows:
+                raise ValueError(
+                    f"{file}: session {trace.session_id!r} is there twice: it would vouch for itself"
+                )
+            if trace.is_judged:
+                raise ValueError(
+                    f"{file}: session {trace.session_id!r} did not pass; only those that passed are screened"
+                )
+            rows[trace.session_id] = Screened(
+                standing(engine.scan(trace).hazards()), hazardous[trace.session_id]
+            )
+    if missing := [name for name in hazardous if name not in rows]:
+        raise ValueError(f"{labels}: session {missing[0]!r} is in none of the files ({len(missing)} such)")
+    source = f"{len(rows)} sessions of {labels.name}"
+    return fit(rows.values(), rules_version=rules.version, source=source), others
+
+
+def read_own_labels(path: Path) -> dict[str, bool]:
+    """Session id to whether it ended in a hazard, from CSV with the columns ``session_id`` and ``hazardous``.
+
+    Raises ``ValueError`` with the line that cannot be used.
+    """
+    found: dict[str, bool] = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if missing := {"session_id", "hazardous"} - set(rows.fieldnames or ()):
+            raise ValueError(f"{path}: line 1: no column {min(missing)!r}; it takes session_id and hazardous")
+        for row in rows:
+            name, answer = (row["session_id"] or "").strip(), (row["hazardous"] or "").strip().casefold()
+            if not name or answer not in _ANSWERS:
+                raise ValueError(
+                    f"{path}: line {rows.line_num}: needs a session_id, and hazardous as true or false"
+                )
+            if name in found:
+                raise ValueError(f"{path}: line {rows.line_num}: session {name!r} has a label already")
+            found[name] = _ANSWERS[answer]
+    return found
+
+
 def fit(rows: Iterable[Screened], *, rules_version: str, source: str = "") -> ScreeningCalibration:
     """The calibration of labelled sessions. Raises ``ValueError`` when none of them is safe."""
     rows = list(rows)
     safe = [row for row in rows if not row.hazardous]
     if not safe:
-        raise ValueError("no safe session found: give folders written with --passed and --silent-hazards")
+        raise ValueError("no session is safe: without them no rate of false alarms can be kept")
     by_rule: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     by_asil: defaultdict[Asil, list[int]] = defaultdict(lambda: [0, 0])
     for row in rows:

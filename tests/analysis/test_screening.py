@@ -14,7 +14,7 @@ import pytest
 from cockpithat.attribution import AttributionSettings, LocalAttribution
 from cockpithat.contract.base import Asil
 from cockpithat.resources import resource
-from cockpithat.screening.fit import Screened, calibrate, fit
+from cockpithat.screening.fit import Screened, calibrate, calibrate_own, fit, read_own_labels
 from cockpithat.screening.model import (
     ScreeningError,
     ScreeningSettings,
@@ -190,7 +190,7 @@ def test_a_session_without_an_end_or_with_anothers_events(written: Path, tmp_pat
 
 
 def test_without_safe_sessions_there_is_no_rate_to_keep() -> None:
-    with pytest.raises(ValueError, match="no safe session"):
+    with pytest.raises(ValueError, match="no session is safe"):
         fit([Screened((SURE,), True)], rules_version="1")
 
 
@@ -209,6 +209,16 @@ class TestCommand:
         assert told.returncode == 2
         assert "is no folder" in told.stderr
 
+    def test_a_fleet_calibrates_on_sessions_that_somebody_judged(self, written: Path, tmp_path: Path) -> None:
+        files, judged = own_sessions(written, tmp_path)
+        out = tmp_path / "c.json"
+        told = self.run("screening", *files, "--labels", judged, "--out", out)
+        assert told.returncode == 0, told.stderr
+        assert "safe sessions" in told.stdout and read_calibration(out).source.endswith("judged.csv")
+        judged.write_text("session_id,hazardous\nnobody,no\n")
+        told = self.run("screening", *files, "--labels", judged, "--out", out)
+        assert told.returncode == 1 and "'nobody' is in none of the files" in told.stderr
+
     def test_a_calibration_that_is_none_stops_attribute_and_is_named(self, tmp_path: Path) -> None:
         file = tmp_path / "c.json"
         file.write_text('{"format": "cockpithat-screening", "safe_sessions": 1e400}')
@@ -219,3 +229,60 @@ class TestCommand:
         assert told.returncode == 1
         (line,) = told.stderr.strip().splitlines()
         assert str(file) in line and "cockpithat screening" in line
+
+
+def own_sessions(written: Path, tmp_path: Path) -> tuple[list[Path], Path]:
+    """A simulated folder as a fleet has it: session files, and a list of what somebody says of them."""
+    labels = [
+        label for label in read_labels(written) if label.kind != "failed" and not label.scenario.held_out
+    ]
+    judged = tmp_path / "judged.csv"
+    lines = [f"{label.session_id},{'yes' if label.kind == 'silent_hazard' else 'no'}" for label in labels]
+    judged.write_text("session_id,hazardous\n" + "\n".join(lines) + "\n")
+    return sorted((written / "traces").glob("*.jsonl")), judged
+
+
+def test_a_fleets_own_sessions_calibrate_as_a_simulated_folder_does(written: Path, tmp_path: Path) -> None:
+    files, judged = own_sessions(written, tmp_path)
+    own, others = calibrate_own(files, judged)
+    assert own.model_copy(update={"source": ""}) == calibrate([written]).model_copy(update={"source": ""})
+    passed = [label for label in read_labels(written) if label.kind != "failed"]
+    assert others == len(passed) - own.safe_sessions - own.hazardous_sessions
+
+
+def test_labels_that_do_not_fit_the_sessions_are_refused(written: Path, tmp_path: Path) -> None:
+    files, judged = own_sessions(written, tmp_path)
+    failed = resource("data/demo/01_low_beam_off_at_night.yaml")
+    with pytest.raises(ValueError, match="is there twice"):
+        calibrate_own([*files, *files], judged)
+    good = judged.read_text()
+    judged.write_text(good + "nobody,no\n")
+    with pytest.raises(ValueError, match=r"'nobody' is in none of the files \(1 such\)"):
+        calibrate_own(files, judged)
+    judged.write_text(good + "low-beam-off-at-night,no\n")
+    with pytest.raises(ValueError, match="did not pass"):
+        calibrate_own([failed, *files], judged)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("session,hazardous\na,no\n", "line 1: no column 'session_id'"),
+        ("", "line 1: no column 'hazardous'"),
+        ("session_id,hazardous\na,no\nb,perhaps\n", "line 3: needs"),
+        ("session_id,hazardous\n,no\n", "line 2: needs"),
+        ("session_id,hazardous\na\n", "line 2: needs"),
+        ("session_id,hazardous\na,no\na,yes\n", "line 3: session 'a' has a label already"),
+    ],
+)
+def test_a_list_of_labels_that_cannot_be_used_names_its_line(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "judged.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=says):
+        read_own_labels(path)
+
+
+def test_a_list_of_labels_reads_as_spreadsheets_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "judged.csv"
+    path.write_bytes('\ufeffnote,session_id,hazardous\r\n"seen, twice",a,TRUE\r\n,b, 0 \r\n'.encode())
+    assert read_own_labels(path) == {"a": True, "b": False}
